@@ -1,0 +1,3 @@
+module github.com/mqtt-inbox/mqtt-inbox
+
+go 1.26

@@ -1,0 +1,65 @@
+package inbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// Position is a place in the order of one inbox. Positions grow in the order in
+// which messages were stored, and have gaps: never compute one from another,
+// and never compare positions of two inboxes. 0 stands before everything.
+type Position uint64
+
+// MessageID names a message for ever: the number it got when it was stored and
+// the store that gave it. Ids of one store sort, as values and as strings, in
+// the order of storing.
+type MessageID struct {
+	Sequence Position
+	Store    uint32 // drawn at random when the store was created
+}
+
+// String returns the 25 characters that users see: 16 hexadecimal digits of the
+// sequence, a hyphen, 8 of the store.
+func (id MessageID) String() string { return fmt.Sprintf("%016x-%08x", uint64(id.Sequence), id.Store) }
+
+// PayloadFormat is the MQTT 5 Payload Format Indicator, including its absence.
+type PayloadFormat byte
+
+// The payload formats. A present zero is passed on, so it differs from absence.
+const (
+	FormatAbsent PayloadFormat = iota // no indicator
+	FormatBytes                       // indicator 0: unspecified bytes
+	FormatUTF8                        // indicator 1: UTF-8 text
+)
+
+// UserProperty is one MQTT 5 user property. Names repeat and order matters.
+type UserProperty struct{ Key, Value string }
+
+// Envelope is one published message with everything that is kept of it. Whoever
+// builds an envelope and hands it to [Store.Append] gives it away: from then on
+// nobody but the store writes to it, and after that nobody at all. Envelopes are
+// shared between receivers.
+type Envelope struct {
+	ID   MessageID // given by the store when it commits
+	Time int64     // when the broker took it, Unix milliseconds
+
+	Topic   string
+	Payload []byte
+	QoS     byte // as published: 0, 1 or 2
+	Retain  bool // as published
+
+	Client string // the publisher's client id
+	User   string // the publisher's user name, empty for none
+
+	Expiry          int64 // Unix milliseconds after which it must not be delivered; 0 for never
+	ContentType     string
+	ResponseTopic   string
+	CorrelationData []byte
+	PayloadFormat   PayloadFormat
+	UserProperties  []UserProperty // in the publisher's order
+}
+
+// Expired reports whether the message must no longer be delivered.
+func (e *Envelope) Expired(now time.Time) bool {
+	return e.Expiry != 0 && now.UnixMilli() >= e.Expiry
+}

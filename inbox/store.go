@@ -1,0 +1,170 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// Errors of a store. Engines translate their library's errors to these at the
+// edge and wrap them with what they were doing.
+var (
+	// At opening.
+	ErrInUse   = errors.New("data directory is used by another process")
+	ErrDamaged = errors.New("stored data is damaged")
+
+	// At appending.
+	ErrFull      = errors.New("disk reserve reached")                // not stored; may succeed once space is freed
+	ErrTooLarge  = errors.New("message is larger than the store takes") // not stored; will never succeed
+	ErrUncertain = errors.New("unknown whether stored")              // may be stored; may be appended again
+
+	// At using an inbox.
+	ErrFenced = errors.New("inbox was opened by a newer connection")
+
+	// At any time.
+	ErrClosed = errors.New("store is closed")
+)
+
+// Receipt says what became of an appended message.
+type Receipt struct {
+	ID      MessageID
+	Matched int // receivers that get it, kept or live; -1 if the engine does not know
+}
+
+// Store keeps messages until their receivers have acknowledged them.
+//
+// All methods may be called concurrently. A cancelled context ends the wait,
+// not the operation: what was handed over may still happen.
+type Store interface {
+	// Append stores one message for every receiver whose subscriptions match
+	// its topic, and then calls done exactly once.
+	//
+	// Durability: when done gets a nil error, the message is on stable storage
+	// for every session that outlives its link. Sessions that end with their
+	// link get it from memory, and a message for nobody else costs no sync.
+	//
+	// Order: messages that one goroutine appends are stored, become visible and
+	// have done called in the order of the calls. A message that becomes
+	// visible never gets a position below one that was visible before.
+	//
+	// Append blocks while the engine's queue is full; that is the back-pressure.
+	// done runs on a goroutine of the engine: it must not block, write to a
+	// socket or call the store. Errors: ErrFull, ErrTooLarge, ErrUncertain,
+	// ErrClosed, or the context's if it ended before the message was taken.
+	Append(ctx context.Context, e *Envelope, done func(Receipt, error))
+
+	// Open gives the caller the inbox of a receiver and reports whether there
+	// was a session to resume. It creates the session if there is none, or if
+	// o.Fresh ends the one there was. When Open returns, the session is on
+	// stable storage (unless o.Expiry is ExpiryAtOnce), and an earlier owner of
+	// the inbox is fenced: its calls return ErrFenced and change nothing.
+	Open(ctx context.Context, r Receiver, o OpenOptions) (in Inbox, resumed bool, err error)
+
+	// Sessions yields every session, connected or not, in no particular order.
+	Sessions(ctx context.Context) iter.Seq2[Session, error]
+
+	// Close waits for what was handed over, stores it, and releases everything.
+	// Operations that come later get ErrClosed.
+	Close() error
+}
+
+// Expiry is how long a session outlives its link, in seconds.
+type Expiry uint32
+
+// The two ends of [Expiry].
+const (
+	ExpiryAtOnce Expiry = 0          // the session ends with its link
+	ExpiryNever  Expiry = 0xFFFFFFFF // the session does not expire
+)
+
+// Session describes one session.
+type Session struct {
+	Receiver  Receiver
+	Expiry    Expiry
+	Connected bool  // an owner has its inbox open
+	Ended     int64 // when the last link ended, Unix milliseconds; 0 while connected
+}
+
+// OpenOptions say how an inbox is opened.
+type OpenOptions struct {
+	Fresh  bool   // forget the session there was
+	Expiry Expiry // from now on; ExpiryAtOnce keeps the session in memory
+
+	// State returns what [Inbox.Save] stores. The engine calls it on its own
+	// goroutine when it writes; it must be quick and must not call the store.
+	// Nil for a reader that delivers nothing.
+	State func() State
+
+	// Live takes a message whose grant has QoS 0: it is delivered at once or
+	// not at all, and never kept. The engine calls it in the order of storing on its own goroutine;
+	// it must not block. Nil drops such messages.
+	Live func(Entry)
+}
+
+// Inbox is one receiver's messages, held by one owner at a time. Next may be
+// called by one goroutine at a time, everything else concurrently.
+type Inbox interface {
+	// State returns the delivery state as it was when the inbox was opened.
+	State() State
+
+	// Subscriptions returns the session's subscriptions, in no particular order.
+	Subscriptions(ctx context.Context) ([]Subscription, error)
+
+	// Subscribe adds subscriptions, or replaces those of the same filter, and
+	// reports for each whether there was one. When it returns, they are stored
+	// (as the session is), and every message whose Append is called later, by
+	// anyone, is matched against them; messages stored before are not.
+	Subscribe(ctx context.Context, subs ...Subscription) (existed []bool, err error)
+
+	// Unsubscribe removes subscriptions and reports for each whether there was
+	// one. Messages stored before stay. Durability as for Subscribe.
+	Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error)
+
+	// Next returns the entries after the last one it returned (at first: after
+	// State().Sent), in order, each once: at least one, at most max (which is
+	// at least 1), and no more than maxBytes of payload unless the first alone
+	// is larger. It waits until there is one. Expired entries are returned too.
+	// Errors: the context's, ErrFenced, ErrClosed, ErrDamaged.
+	//
+	// The slice is the caller's; the envelopes are shared.
+	Next(ctx context.Context, max, maxBytes int) ([]Entry, error)
+
+	// Read returns the entries at the given ascending positions, without those
+	// that no longer exist. It does not move Next.
+	Read(ctx context.Context, at []Position) ([]Entry, error)
+
+	// Save stores the delivery state; with it goes the permission to forget
+	// every entry that is neither open nor after State.Sent. Without done it is
+	// lazy: coalesced, stored within 100 ms or so, and lost with the process
+	// before that (entries then come again). With done it is stored at once
+	// and done is called after, under the rules of Append's.
+	Save(done func(error))
+
+	// Close gives the inbox back: the state is saved as by Save(nil), the
+	// session gets the expiry that counts from now, and the owner is fenced.
+	// ExpiryAtOnce removes the session and everything in its inbox.
+	Close(ctx context.Context, expiry Expiry) error
+}
+
+// Entry is one message in one inbox.
+type Entry struct {
+	Position Position // 0 for a live message that is not kept
+	Envelope *Envelope
+	Grant
+}
+
+// State is how far the delivery of one inbox has come. It is all that a
+// receiver costs beside its entries: an entry up to Sent that is not Open is
+// finished, whatever the order in which entries were acknowledged.
+type State struct {
+	Sent   Position   // every entry up to here has been handed out
+	LastID uint16     // the packet id given last, 0 if none was
+	Open   []Delivery // handed out and not finished, ascending by position
+}
+
+// Delivery is one message on its way to its receiver.
+type Delivery struct {
+	Position Position
+	PacketID uint16
+	Released bool // QoS 2: received by the receiver, PUBREL is due, PUBCOMP is awaited
+}
