@@ -1,0 +1,194 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// owner is an opened inbox: [inbox.Inbox] for whoever opened it last.
+type owner struct {
+	store    *Store
+	receiver inbox.Receiver
+	session  *session
+	options  inbox.OpenOptions
+	opened   inbox.State
+	wake     chan struct{} // a hint for Next; holds one
+
+	read   inbox.Position // the last that Next returned; guarded by store.mu
+	saving bool           // a lazy save is due; guarded by store.mu
+}
+
+var _ inbox.Inbox = (*owner)(nil)
+
+// State implements [inbox.Inbox].
+func (o *owner) State() inbox.State { return clone(o.opened) }
+
+// Subscriptions implements [inbox.Inbox].
+func (o *owner) Subscriptions(ctx context.Context) (subs []inbox.Subscription, err error) {
+	err = o.do(ctx, func() { subs = slices.Clone(o.session.filters) })
+	return subs, err
+}
+
+// Subscribe implements [inbox.Inbox].
+func (o *owner) Subscribe(ctx context.Context, subs ...inbox.Subscription) (existed []bool, err error) {
+	err = o.do(ctx, func() {
+		for _, sub := range subs {
+			existed = append(existed, o.session.subscribeLocked(sub))
+		}
+	})
+	return existed, err
+}
+
+// Unsubscribe implements [inbox.Inbox].
+func (o *owner) Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error) {
+	err = o.do(ctx, func() {
+		for _, filter := range filters {
+			existed = append(existed, o.session.unsubscribeLocked(filter))
+		}
+	})
+	return existed, err
+}
+
+// Next implements [inbox.Inbox].
+func (o *owner) Next(ctx context.Context, max, maxBytes int) (page []inbox.Entry, err error) {
+	for {
+		err := o.do(ctx, func() { page = o.pageLocked(max, maxBytes) })
+		if err != nil || len(page) > 0 {
+			return page, err
+		}
+		select {
+		case <-o.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (o *owner) pageLocked(max, maxBytes int) (page []inbox.Entry) {
+	bytes := 0
+	for _, entry := range o.session.entries[o.session.afterLocked(o.read):] {
+		bytes += len(entry.Envelope.Payload)
+		if len(page) == max || len(page) > 0 && bytes > maxBytes {
+			break
+		}
+		page = append(page, entry)
+		o.read = entry.Position
+	}
+	return page
+}
+
+// Read implements [inbox.Inbox].
+func (o *owner) Read(ctx context.Context, at []inbox.Position) (found []inbox.Entry, err error) {
+	err = o.do(ctx, func() {
+		entries := o.session.entries
+		for _, p := range at {
+			i := sort.Search(len(entries), func(i int) bool { return entries[i].Position >= p })
+			if i < len(entries) && entries[i].Position == p {
+				found = append(found, entries[i])
+			}
+		}
+	})
+	return found, err
+}
+
+// Save implements [inbox.Inbox].
+func (o *owner) Save(done func(error)) {
+	o.store.mu.Lock()
+	defer o.store.mu.Unlock()
+	err := o.usableLocked()
+	switch {
+	case done == nil && (err != nil || o.saving):
+		// Nothing to tell, or a save that is due will take the newest state.
+	case done == nil:
+		o.saving = true
+		o.store.callLocked(func() { _ = o.save(func() {}) }) // the fenced owner's lazy save is void
+	case err != nil:
+		o.store.callLocked(func() { done(err) })
+	default:
+		o.store.callLocked(func() { done(o.save(func() {})) })
+	}
+}
+
+// Close implements [inbox.Inbox].
+func (o *owner) Close(ctx context.Context, expiry inbox.Expiry) error {
+	closed := make(chan error, 1)
+	err := o.do(ctx, func() {
+		o.store.callLocked(func() { closed <- o.save(func() { o.endLocked(expiry) }) })
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// save asks the owner for its state, stores it, and takes one more step with
+// the lock held. Runs on the goroutine of callbacks, no lock held. A store that
+// is closing still saves what was handed over before.
+func (o *owner) save(thenLocked func()) error {
+	o.store.mu.Lock()
+	o.saving = false
+	fenced := o.session.owner != o
+	o.store.mu.Unlock()
+	if fenced {
+		return inbox.ErrFenced
+	}
+
+	var state inbox.State
+	if o.options.State != nil {
+		state = o.options.State()
+	}
+
+	o.store.mu.Lock()
+	defer o.store.mu.Unlock()
+	if o.session.owner != o {
+		return inbox.ErrFenced
+	}
+	if o.options.State != nil {
+		o.session.saveLocked(state)
+	}
+	thenLocked()
+	return nil
+}
+
+// endLocked gives the session back, or removes it.
+func (o *owner) endLocked(expiry inbox.Expiry) {
+	o.session.fenceLocked()
+	o.session.expiry = expiry
+	o.session.ended = time.Now().UnixMilli()
+	if expiry == inbox.ExpiryAtOnce {
+		delete(o.store.sessions, o.receiver)
+	}
+}
+
+// do takes one step with the lock held, if the inbox is still the caller's.
+func (o *owner) do(ctx context.Context, stepLocked func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.store.mu.Lock()
+	defer o.store.mu.Unlock()
+	if err := o.usableLocked(); err != nil {
+		return err
+	}
+	stepLocked()
+	return nil
+}
+
+func (o *owner) usableLocked() error {
+	if o.store.closed {
+		return inbox.ErrClosed
+	}
+	if o.session.owner != o {
+		return inbox.ErrFenced
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package memory
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A resumed session keeps what is open in front of what was not sent, and the
+// array does not hold on to what is finished.
+func TestSaveForgetsFinished(t *testing.T) {
+	s := newSession()
+	for p := inbox.Position(1); p <= 6; p++ {
+		s.takeLocked(inbox.Entry{Position: p, Envelope: &inbox.Envelope{}, Grant: inbox.Grant{QoS: 1}}, nil)
+	}
+	whole := s.entries
+	s.saveLocked(inbox.State{Sent: 4, Open: []inbox.Delivery{{Position: 1}, {Position: 3}}})
+
+	var got []inbox.Position
+	for _, e := range s.entries {
+		got = append(got, e.Position)
+	}
+	if want := []inbox.Position{1, 3, 5, 6}; !slices.Equal(got, want) {
+		t.Fatalf("kept %v, want %v", got, want)
+	}
+	if whole[0].Envelope != nil || whole[1].Envelope != nil {
+		t.Fatal("finished entries are still referred to")
+	}
+}
