@@ -1,0 +1,161 @@
+package mqtttest_test
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/hooks/auth"
+	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/mochi-mqtt/server/v2/packets"
+	"go.uber.org/goleak"
+
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve starts a stock mochi server and returns its address.
+func serve(t *testing.T, hook mqtt.Hook, config any) string {
+	t.Helper()
+	server := mqtt.New(&mqtt.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err := server.AddHook(hook, config); err != nil {
+		t.Fatalf("add hook: %v", err)
+	}
+	link, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	if err := server.AddListener(listeners.NewNet("tcp", link)); err != nil {
+		t.Fatalf("add listener: %v", err)
+	}
+	go func() {
+		if err := server.Serve(); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	}()
+	t.Cleanup(func() { _ = server.Close() })
+	return link.Addr().String()
+}
+
+func serveAll(t *testing.T) string { return serve(t, new(auth.AllowHook), nil) }
+
+func TestMessagesArriveInOrderAtEveryQoSAndVersion(t *testing.T) {
+	addr := serveAll(t)
+	for _, version := range []byte{3, 4, 5} {
+		for qos := range byte(3) {
+			o := mqtttest.Options{ClientID: "receiver", Version: version, Clean: true}
+			receiver := mqtttest.Dial(t, addr, o)
+			if code := receiver.Subscribe("chat/#", qos); code != qos {
+				t.Fatalf("version %d: granted %#x, want %d", version, code, qos)
+			}
+			sender := mqtttest.Dial(t, addr, mqtttest.Options{ClientID: "sender", Version: version, Clean: true})
+			want := []string{"a", "b", "c"}
+			for _, payload := range want {
+				sender.PublishAndWait("chat/1", payload, qos)
+			}
+			if got := receiver.Payloads(3); !slices.Equal(got, want) {
+				t.Errorf("version %d, qos %d: got %q, want %q", version, qos, got, want)
+			}
+			receiver.Unsubscribe("chat/#")
+			receiver.Disconnect()
+			sender.Disconnect()
+		}
+	}
+}
+
+func TestManualAcknowledgement(t *testing.T) {
+	addr := serveAll(t)
+	receiver := mqtttest.Dial(t, addr, mqtttest.Options{ClientID: "receiver", Version: 5, ManualAck: true})
+	receiver.Subscribe("a", 2)
+	sender := mqtttest.Dial(t, addr, mqtttest.Options{ClientID: "sender", Version: 5, ManualRelease: true})
+
+	id := sender.Publish("a", "x", 2)
+	if got := sender.NextOf(packets.Pubrec).PacketID; got != id {
+		t.Fatalf("PUBREC for %d, want %d", got, id)
+	}
+	sender.Release(id)
+	sender.WaitAck(id)
+
+	message := receiver.NextPublish()
+	receiver.Ack(message)
+	if got := receiver.NextOf(packets.Pubrel).PacketID; got != message.PacketID {
+		t.Fatalf("PUBREL for %d, want %d", got, message.PacketID)
+	}
+	receiver.Complete(message.PacketID)
+	receiver.Ping()
+}
+
+func TestCutLeavesAWillAndASession(t *testing.T) {
+	addr := serveAll(t)
+	watcher := mqtttest.Dial(t, addr, mqtttest.Options{ClientID: "watcher", Version: 5, Clean: true})
+	watcher.SubscribeAll(packets.Subscription{Filter: "gone", Qos: 1, Identifier: 7})
+
+	o := mqtttest.Options{ClientID: "device", Version: 5, SessionExpiry: 60, Will: &mqtttest.Will{Topic: "gone", Payload: "device", QoS: 1}}
+	device := mqtttest.Dial(t, addr, o)
+	if device.SessionPresent {
+		t.Error("a new session is said to be present")
+	}
+	device.Subscribe("b", 1)
+	device.Cut()
+
+	will := watcher.NextPublish()
+	if string(will.Payload) != "device" || !slices.Equal(will.Properties.SubscriptionIdentifier, []int{7}) {
+		t.Errorf("got %s with identifiers %d", mqtttest.Describe(will), will.Properties.SubscriptionIdentifier)
+	}
+	if !mqtttest.Dial(t, addr, o).SessionPresent {
+		t.Error("the session is said not to be present")
+	}
+}
+
+func TestTakeoverIsToldWithDisconnect(t *testing.T) {
+	addr := serveAll(t)
+	o := mqtttest.Options{ClientID: "phone", Version: 5}
+	first := mqtttest.Dial(t, addr, o)
+	mqtttest.Dial(t, addr, o)
+	if code := first.WaitDisconnect(); code != packets.ErrSessionTakenOver.Code {
+		t.Errorf("disconnected with %#x, want %#x", code, packets.ErrSessionTakenOver.Code)
+	}
+}
+
+func TestRefusedConnect(t *testing.T) {
+	addr := serve(t, new(auth.Hook), &auth.Options{Ledger: &auth.Ledger{}})
+	connack := mqtttest.Refused(t, addr, mqtttest.Options{ClientID: "eve", Version: 5})
+	if connack.ReasonCode != packets.ErrBadUsernameOrPassword.Code {
+		t.Errorf("refused with %#x", connack.ReasonCode)
+	}
+}
+
+func TestRawLink(t *testing.T) {
+	raw := mqtttest.DialRaw(t, serveAll(t), mqtttest.Options{})
+	raw.SendRaw([]byte{0xF0, 0}) // no CONNECT
+	raw.WaitClosed()
+	if pk, ok := raw.Next(time.Millisecond); ok {
+		t.Errorf("got %s from a link without CONNECT", mqtttest.Describe(pk))
+	}
+}
+
+func TestFrozenClientReadsOnlyAfterThaw(t *testing.T) {
+	addr := serveAll(t)
+	receiver := mqtttest.Dial(t, addr, mqtttest.Options{ClientID: "receiver"})
+	receiver.Subscribe("a", 0)
+	receiver.Freeze()
+	sender := mqtttest.Dial(t, addr, mqtttest.Options{ClientID: "sender"})
+	for _, payload := range []string{"1", "2", "3"} {
+		sender.PublishAndWait("a", payload, 1)
+	}
+	receiver.Thaw()
+	if got := receiver.Payloads(3); !slices.Equal(got, []string{"1", "2", "3"}) {
+		t.Errorf("got %q", got)
+	}
+	receiver.Silent(time.Millisecond)
+}
+
+func TestEventuallySeesALateChange(t *testing.T) {
+	calls := 0
+	mqtttest.Eventually(t, func() bool { calls++; return calls == 3 }, "the third look")
+}
