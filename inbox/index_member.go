@@ -1,0 +1,124 @@
+package inbox
+
+import (
+	"slices"
+	"strings"
+)
+
+// filterRef names a filter in 4 bytes: its last node, and whether "/#" comes
+// after it.
+type filterRef uint32
+
+func refer(n uint32, deep bool) filterRef {
+	r := filterRef(n) << 1
+	if deep {
+		r |= 1
+	}
+	return r
+}
+
+func (r filterRef) node() uint32 { return uint32(r >> 1) }
+func (r filterRef) deep() bool   { return r&1 != 0 }
+
+// filtersOf holds the filters of each member: 4 bytes for a member with one,
+// as most have, and a list for those with more.
+type filtersOf struct {
+	one  []filterRef            // by member; [manyFilters] if it has a list, noFilter if it has none
+	many map[Member][]filterRef // of at least two
+}
+
+// References that no filter has: the root ends only the filter "#".
+const (
+	noFilter    filterRef = 0
+	manyFilters filterRef = ^filterRef(0)
+)
+
+func (f *filtersOf) add(m Member, r filterRef) {
+	if int(m) >= len(f.one) {
+		f.one = append(f.one, make([]filterRef, int(m)+1-len(f.one))...)
+	}
+	switch f.one[m] {
+	case noFilter:
+		f.one[m] = r
+	case manyFilters:
+		f.many[m] = append(f.many[m], r)
+	default:
+		if f.many == nil {
+			f.many = map[Member][]filterRef{}
+		}
+		f.many[m] = []filterRef{f.one[m], r}
+		f.one[m] = manyFilters
+	}
+}
+
+// remove takes r out, which is there.
+func (f *filtersOf) remove(m Member, r filterRef) {
+	if f.one[m] != manyFilters {
+		f.one[m] = noFilter
+		return
+	}
+	list := f.many[m]
+	i := slices.Index(list, r)
+	list[i] = list[len(list)-1]
+	if list = list[:len(list)-1]; len(list) > 1 {
+		f.many[m] = list
+		return
+	}
+	f.one[m] = list[0]
+	delete(f.many, m)
+}
+
+// of returns a copy of m's filters.
+func (f *filtersOf) of(m Member) []filterRef {
+	if int(m) >= len(f.one) || f.one[m] == noFilter {
+		return nil
+	}
+	if f.one[m] == manyFilters {
+		return slices.Clone(f.many[m])
+	}
+	return []filterRef{f.one[m]}
+}
+
+// Subscriptions returns the subscriptions of m, in no particular order, without
+// their retain handling, which counts only when they are made.
+func (x *Index) Subscriptions(m Member) []Subscription {
+	refs := x.filters.of(m)
+	subs := make([]Subscription, 0, len(refs))
+	for _, r := range refs {
+		entries := x.lists.entries(*x.tree.set(r.node(), r.deep()))
+		i, _ := slices.BinarySearchFunc(entries, m, entry.compare)
+		o := entries[i].options
+		subs = append(subs, Subscription{
+			Filter:            x.tree.filter(r),
+			QoS:               o.qos(),
+			NoLocal:           o.noLocal(),
+			RetainAsPublished: o.retainAsPublished(),
+			Identifier:        o.identifier(),
+		})
+	}
+	return subs
+}
+
+// RemoveAll removes every subscription of m. Cost: as for Unsubscribe, each.
+func (x *Index) RemoveAll(m Member) {
+	for _, r := range x.filters.of(m) {
+		x.remove(m, r)
+	}
+}
+
+// filter returns the text of a filter.
+func (t *tree) filter(r filterRef) string {
+	var levels []string
+	if r.deep() {
+		levels = append(levels, "#")
+	}
+	for n := r.node(); n != root; n = t.at(n).parent {
+		level := "+"
+		if parent := t.at(t.at(n).parent); parent.plus != n {
+			level = string(t.text.get(t.at(n).level))
+		}
+		levels = append(levels, level)
+	}
+	slices.Reverse(levels)
+	return strings.Join(levels, "/")
+}
