@@ -1,0 +1,129 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// Point is a call of a store that can be made to fail.
+type Point string
+
+// The points at which [Faulty] fails.
+const (
+	AtAppend    Point = "append"    // Append stores nothing, and done gets the error
+	AtDone      Point = "done"      // Append stores the message, and done gets the error all the same
+	AtOpen      Point = "open"      // Open changes nothing
+	AtSubscribe Point = "subscribe" // Subscribe changes nothing
+	AtNext      Point = "next"      // Next returns the error and does not move
+	AtSave      Point = "save"      // Save with done stores nothing, and done gets the error
+)
+
+// Faulty is a store that fails where it is told to, and is otherwise the store
+// within. It may be used concurrently.
+//
+// Done and Save's done keep their order and their goroutine: where the wrapper
+// stores nothing, it appends a message for nobody in its place.
+type Faulty struct {
+	inbox.Store
+
+	mu     sync.Mutex
+	calls  map[Point]int
+	faults map[Point]map[int]error // by the number of the call
+}
+
+// NewFaulty returns a store that does not fail yet.
+func NewFaulty(store inbox.Store) *Faulty {
+	return &Faulty{Store: store, calls: map[Point]int{}, faults: map[Point]map[int]error{}}
+}
+
+// Fail makes the n-th call from now fail; 1 is the next. Each call fails at
+// most once.
+func (f *Faulty) Fail(at Point, n int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.faults[at] == nil {
+		f.faults[at] = map[int]error{}
+	}
+	f.faults[at][f.calls[at]+n] = err
+}
+
+// Calls returns how many calls a point has seen.
+func (f *Faulty) Calls(at Point) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[at]
+}
+
+// call counts a call and returns the error that it is to have.
+func (f *Faulty) call(at Point) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[at]++
+	err := f.faults[at][f.calls[at]]
+	delete(f.faults[at], f.calls[at])
+	return err
+}
+
+// instead appends a message for nobody, so that done has its turn.
+func (f *Faulty) instead(done func()) {
+	nobody := &inbox.Envelope{Topic: "$storetest/faulty"}
+	f.Store.Append(context.Background(), nobody, func(inbox.Receipt, error) { done() })
+}
+
+// Append implements [inbox.Store].
+func (f *Faulty) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	failed, uncertain := f.call(AtAppend), f.call(AtDone)
+	switch {
+	case failed != nil:
+		f.instead(func() { done(inbox.Receipt{}, failed) })
+	case uncertain != nil:
+		f.Store.Append(ctx, e, func(inbox.Receipt, error) { done(inbox.Receipt{}, uncertain) })
+	default:
+		f.Store.Append(ctx, e, done)
+	}
+}
+
+// Open implements [inbox.Store].
+func (f *Faulty) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
+	if err := f.call(AtOpen); err != nil {
+		return nil, false, err
+	}
+	in, resumed, err := f.Store.Open(ctx, r, o)
+	if err != nil {
+		return nil, false, err
+	}
+	return &faultyInbox{Inbox: in, faulty: f}, resumed, nil
+}
+
+type faultyInbox struct {
+	inbox.Inbox
+	faulty *Faulty
+}
+
+func (in *faultyInbox) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
+	if err := in.faulty.call(AtSubscribe); err != nil {
+		return nil, err
+	}
+	return in.Inbox.Subscribe(ctx, subs...)
+}
+
+func (in *faultyInbox) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, error) {
+	if err := in.faulty.call(AtNext); err != nil {
+		return nil, err
+	}
+	return in.Inbox.Next(ctx, max, maxBytes)
+}
+
+func (in *faultyInbox) Save(done func(error)) {
+	if done == nil {
+		in.Inbox.Save(nil)
+		return
+	}
+	if err := in.faulty.call(AtSave); err != nil {
+		in.faulty.instead(func() { done(err) })
+		return
+	}
+	in.Inbox.Save(done)
+}

@@ -1,0 +1,289 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// world is a store together with what it should be.
+type world struct {
+	*trial
+	random *rand.Rand
+	models map[inbox.Receiver]*model // of the sessions there should be
+	count  int                       // of messages
+	steps  []string
+}
+
+// model is what one session should be. Entries are never removed from it.
+type model struct {
+	client  *client // nil while absent
+	expiry  inbox.Expiry
+	subs    []inbox.Subscription
+	entries []modelEntry
+	read    int      // so many has the owner read
+	live    []string // payloads that the owner should have heard and was not asked for
+
+	saved     inbox.State
+	savedRead int
+}
+
+type modelEntry struct {
+	payload  string
+	grant    inbox.Grant
+	position inbox.Position // once it was read
+}
+
+// randomOperations does anything with a few sessions, one thing at a time, and
+// compares every answer.
+func randomOperations(tr *trial) {
+	w := &world{trial: tr, random: newRandom(tr), models: map[inbox.Receiver]*model{}}
+	defer func() {
+		if tr.Failed() {
+			last := w.steps[max(len(w.steps)-60, 0):]
+			tr.Logf("the last %d of %d steps:\n%s", len(last), len(w.steps), strings.Join(last, "\n"))
+		}
+	}()
+	for range size(2000, 400) {
+		w.step()
+	}
+	w.settle()
+}
+
+func (w *world) note(format string, args ...any) {
+	w.steps = append(w.steps, fmt.Sprintf(format, args...))
+}
+
+func (w *world) step() {
+	receivers := []inbox.Receiver{"a", "b", "ab", "c"}
+	r := receivers[w.random.IntN(len(receivers))]
+	chance := w.random.IntN(100)
+	if chance < 35 {
+		w.publish(receivers)
+		return
+	}
+	if chance < 37 {
+		w.restart()
+		return
+	}
+	m := w.models[r]
+	if m == nil || m.client == nil || chance < 45 {
+		w.open(r)
+		return
+	}
+	switch {
+	case chance < 55:
+		w.subscribe(m)
+	case chance < 60:
+		w.unsubscribe(m)
+	case chance < 75:
+		w.read(m)
+	case chance < 85:
+		w.finish(m)
+	case chance < 92:
+		w.save(m)
+	case chance < 95:
+		w.hear(m)
+	default:
+		w.end(r, m)
+	}
+}
+
+func (w *world) publish(receivers []inbox.Receiver) {
+	for range 1 + w.random.IntN(4) {
+		w.count++
+		e := message(randomTopic(w.random), byte(w.random.IntN(3)), fmt.Sprint("m", w.count))
+		e.Client = string(receivers[w.random.IntN(len(receivers))])
+		e.Retain = w.random.IntN(2) == 0
+		want := 0
+		for r, m := range w.models {
+			g, ok := expected(r, m.subs, e)
+			switch {
+			case ok && g.QoS > 0:
+				want++
+				m.entries = append(m.entries, modelEntry{payload: string(e.Payload), grant: g})
+			case ok && m.client != nil:
+				want++
+				m.live = append(m.live, string(e.Payload))
+			}
+		}
+		w.note("publish %s to %q by %s at QoS %d", e.Payload, e.Topic, e.Client, e.QoS)
+		matched(w.trial, w.append(e)[0], want)
+	}
+}
+
+func (w *world) restart() {
+	w.note("restart")
+	w.trial.restart()
+	for r, m := range w.models {
+		if m.client = nil; m.expiry == inbox.ExpiryAtOnce {
+			delete(w.models, r)
+		}
+	}
+	w.list()
+}
+
+// list compares the list of sessions.
+func (w *world) list() {
+	got := w.sessions()
+	if len(got) != len(w.models) {
+		w.Fatalf("%d sessions, want %d", len(got), len(w.models))
+	}
+	for r, m := range w.models {
+		if s := got[r]; s.Expiry != m.expiry || s.Connected != (m.client != nil) {
+			w.Fatalf("session %+v, want expiry %d, connected %v", s, m.expiry, m.client != nil)
+		}
+	}
+}
+
+func (w *world) open(r inbox.Receiver) {
+	m := w.models[r]
+	o := inbox.OpenOptions{Expiry: lasting, Fresh: w.random.IntN(5) == 0}
+	if w.random.IntN(4) == 0 || m != nil && m.expiry == inbox.ExpiryAtOnce && !o.Fresh {
+		o.Expiry = inbox.ExpiryAtOnce // such a session never becomes a lasting one
+	}
+	w.note("open %q, expiry %d, fresh %v", r, o.Expiry, o.Fresh)
+	c := w.connectWith(r, o)
+	if m != nil && m.client != nil {
+		if err := m.client.trySave(); !errors.Is(err, inbox.ErrFenced) {
+			w.Fatalf("an earlier owner saves: %v", err)
+		}
+	}
+	if resumed := m != nil && !o.Fresh; c.resumed != resumed {
+		w.Fatalf("opening %q: resumed is %v, want %v", r, c.resumed, resumed)
+	}
+	if !c.resumed {
+		m = &model{}
+		w.models[r] = m
+	}
+	m.client, m.expiry, m.read, m.live = c, o.Expiry, m.savedRead, nil
+	sameState(w.trial, c.State(), m.saved)
+	w.compareOpen(m)
+	subs, err := c.Subscriptions(w.ctx)
+	if err != nil {
+		w.Fatalf("subscriptions: %v", err)
+	}
+	byFilter := func(a, b inbox.Subscription) int { return strings.Compare(a.Filter, b.Filter) }
+	slices.SortFunc(subs, byFilter)
+	slices.SortFunc(m.subs, byFilter)
+	same(w.trial, "subscriptions", subs, m.subs)
+}
+
+func (w *world) subscribe(m *model) {
+	s := randomSubscription(w.random)
+	w.note("%q subscribes %+v", m.client.receiver, s)
+	existed := m.client.add(s)
+	i := m.find(s.Filter)
+	same(w.trial, "existed", existed, []bool{i >= 0})
+	if i >= 0 {
+		m.subs[i] = s
+	} else {
+		m.subs = append(m.subs, s)
+	}
+}
+
+func (w *world) unsubscribe(m *model) {
+	filter := randomFilter(w.random)
+	if len(m.subs) > 0 && w.random.IntN(4) > 0 {
+		filter = m.subs[w.random.IntN(len(m.subs))].Filter
+	}
+	w.note("%q unsubscribes %q", m.client.receiver, filter)
+	existed := m.client.unsubscribe(filter)
+	i := m.find(filter)
+	same(w.trial, "existed", existed, []bool{i >= 0})
+	if i >= 0 {
+		m.subs = slices.Delete(m.subs, i, i+1)
+	}
+}
+
+func (m *model) find(filter string) int {
+	return slices.IndexFunc(m.subs, func(s inbox.Subscription) bool { return s.Filter == filter })
+}
+
+func (w *world) read(m *model) {
+	if waiting := len(m.entries) - m.read; waiting > 0 {
+		w.take(m, 1+w.random.IntN(waiting))
+	}
+}
+
+func (w *world) take(m *model, n int) {
+	w.note("%q reads %d", m.client.receiver, n)
+	for _, e := range m.client.take(n) {
+		want := &m.entries[m.read]
+		if got := string(e.Envelope.Payload); got != want.payload {
+			w.Fatalf("entry %d of %q is %s, want %s", m.read, m.client.receiver, got, want.payload)
+		}
+		sameGrant(w.trial, e, want.grant)
+		if want.position != 0 && want.position != e.Position {
+			w.Fatalf("%s had position %d, has %d", want.payload, want.position, e.Position)
+		}
+		want.position = e.Position
+		m.read++
+	}
+}
+
+func (w *world) finish(m *model) {
+	open := m.client.current().Open
+	w.random.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
+	n := w.random.IntN(len(open) + 1)
+	w.note("%q finishes %d of %d", m.client.receiver, n, len(open))
+	for _, d := range open[:n] {
+		m.client.finish(inbox.Entry{Position: d.Position})
+	}
+}
+
+func (w *world) save(m *model) {
+	w.note("%q saves", m.client.receiver)
+	m.client.save()
+	m.saved, m.savedRead = m.client.current(), m.read
+	w.compareOpen(m)
+}
+
+// compareOpen reads what is open.
+func (w *world) compareOpen(m *model) {
+	var want []string
+	for _, d := range m.client.current().Open {
+		i := slices.IndexFunc(m.entries, func(e modelEntry) bool { return e.position == d.Position })
+		want = append(want, m.entries[i].payload)
+	}
+	var at []inbox.Position
+	for _, d := range m.client.current().Open {
+		at = append(at, d.Position)
+	}
+	same(w.trial, "open entries", payloads(m.client.read(at...)), want)
+}
+
+func (w *world) hear(m *model) {
+	w.note("%q hears %d", m.client.receiver, len(m.live))
+	same(w.trial, "live messages", payloads(m.client.heard(len(m.live))), m.live)
+	m.live = nil
+}
+
+func (w *world) end(r inbox.Receiver, m *model) {
+	if w.random.IntN(4) == 0 {
+		m.expiry = inbox.ExpiryAtOnce
+	}
+	w.note("%q closes, expiry %d", r, m.expiry)
+	state := m.client.current()
+	m.client.close(m.expiry)
+	m.client, m.saved, m.savedRead = nil, state, m.read
+	if m.expiry == inbox.ExpiryAtOnce {
+		delete(w.models, r)
+	}
+	w.list()
+}
+
+// settle reads every inbox to its end.
+func (w *world) settle() {
+	w.restart()
+	for r := range w.models {
+		w.open(r)
+		m := w.models[r]
+		w.take(m, len(m.entries)-m.read)
+		m.client.only()
+	}
+}

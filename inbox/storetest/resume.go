@@ -1,0 +1,217 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// halfway reads 10 of 20 messages, of which 3, 6 and 7 stay open, 6 released.
+func (tr *trial) halfway() (c *client, open []inbox.Position, rest []string) {
+	tr.Helper()
+	c = tr.connect("c", lasting)
+	c.subscribe("a", 2)
+	payloads := numbers("m", 20)
+	tr.publish("a", payloads...)
+	read := c.take(10)
+	c.finish(read[:3]...)
+	c.finish(read[4:6]...)
+	c.finish(read[8:]...)
+	c.mu.Lock()
+	c.state.Open[1].Released = true
+	c.mu.Unlock()
+	return c, []inbox.Position{read[3].Position, read[6].Position, read[7].Position}, payloads[10:]
+}
+
+// continues opens the inbox again and fails unless it is as halfway left it.
+func (tr *trial) continues(want inbox.State, open []inbox.Position, rest []string) {
+	tr.Helper()
+	c := tr.connect("c", lasting)
+	if !c.resumed {
+		tr.Fatal("the session was not resumed")
+	}
+	sameState(tr, c.State(), want)
+	got := c.read(open...)
+	same(tr, "open entries", positions(got), open)
+	same(tr, "open entries", payloads(got), []string{"m-3", "m-6", "m-7"})
+	c.only(rest...)
+}
+
+func resumeSaved(tr *trial) {
+	c, open, rest := tr.halfway()
+	c.save()
+	want := c.current()
+	tr.continues(want, open, rest)
+	tr.restart()
+	tr.continues(want, open, rest)
+}
+
+func resumeClosed(tr *trial) {
+	c, open, rest := tr.halfway()
+	c.Save(nil)
+	want := c.current()
+	c.close(lasting)
+	tr.continues(want, open, rest)
+	tr.restart()
+	tr.continues(want, open, rest)
+}
+
+// What was to be saved lazily is stored when the store closes in good order.
+func resumeLazy(tr *trial) {
+	c, open, rest := tr.halfway()
+	c.Save(nil)
+	want := c.current()
+	tr.restart()
+	tr.continues(want, open, rest)
+}
+
+// Reading alone moves nothing: whoever did not save gets the entries again.
+func resumeUnsaved(tr *trial) {
+	c := tr.connect("c", lasting)
+	c.subscribe("a", 1)
+	want := numbers("m", 10)
+	tr.publish("a", want...)
+	first := c.expect(want...)
+	for range 2 {
+		again := tr.connect("c", lasting)
+		sameState(tr, again.State(), inbox.State{})
+		same(tr, "positions", positions(again.expect(want...)), positions(first))
+		tr.restart()
+	}
+}
+
+func resumeLargeWindow(tr *trial) {
+	c := tr.connect("c", lasting)
+	c.subscribe("a", 1)
+	n := size(10_000, 1_000)
+	for _, payload := range numbers("m", n) {
+		tr.main.append(message("a", 1, payload))
+	}
+	tr.main.stored(0)
+	read := c.take(n)
+	c.save()
+	want := c.current()
+	tr.restart()
+	c = tr.connect("c", lasting)
+	sameState(tr, c.State(), want)
+	same(tr, "open entries", payloads(c.read(positions(read)...)), numbers("m", n))
+	c.finish(read...)
+	c.save()
+	c.only()
+}
+
+func resumeRead(tr *trial) {
+	for _, expiry := range []inbox.Expiry{lasting, inbox.ExpiryAtOnce} {
+		c := tr.connect("c", expiry)
+		c.subscribe("a", 1)
+		want := numbers("m", 10)
+		tr.publish("a", want...)
+		read := c.take(5)
+		at := positions(read)
+
+		same(tr, "nothing", payloads(c.read()), nil)
+		same(tr, "one", payloads(c.read(at[2])), want[2:3])
+		same(tr, "some", payloads(c.read(at[0], at[3], at[4])), []string{"m-0", "m-3", "m-4"})
+		unknown := at[4] + 1<<40
+		same(tr, "unknown ones", payloads(c.read(0, at[1], unknown, unknown+1)), want[1:2])
+		for i, e := range c.read(at...) {
+			if e.Position != at[i] {
+				tr.Fatalf("entry %d has position %d, want %d", i, e.Position, at[i])
+			}
+			sameGrant(tr, e, read[i].Grant)
+		}
+		c.only(want[5:]...)
+		c.close(inbox.ExpiryAtOnce)
+	}
+}
+
+// Acknowledgements come in any order and are saved in between; what is open
+// stays readable, whatever lies around it.
+func resumeOutOfOrder(tr *trial) {
+	random := newRandom(tr)
+	c := tr.connect("c", lasting)
+	c.subscribe("a", 1)
+	want := numbers("m", 60)
+	tr.publish("a", want...)
+	read := c.take(50)
+	for i, n := range random.Perm(40) {
+		c.finish(read[n])
+		if i%10 != 9 {
+			c.Save(nil)
+			continue
+		}
+		c.save()
+		state := c.current()
+		if i%20 == 19 {
+			tr.restart()
+		}
+		c = tr.connect("c", lasting)
+		sameState(tr, c.State(), state)
+		isOpen(tr, c)
+	}
+	c.only(want[50:]...)
+}
+
+// isOpen fails unless everything open in the client's state can be read.
+func isOpen(tr *trial, c *client) {
+	tr.Helper()
+	var at []inbox.Position
+	for _, d := range c.current().Open {
+		at = append(at, d.Position)
+	}
+	same(tr, "open entries", positions(c.read(at...)), at)
+}
+
+func resumeForgets(tr *trial) {
+	for _, expiry := range []inbox.Expiry{lasting, inbox.ExpiryAtOnce} {
+		c := tr.connect("c", expiry)
+		c.subscribe("a", 1)
+		tr.publish("a", numbers("m", 30)...)
+		read := c.take(20)
+		rand.Shuffle(len(read), func(i, j int) { read[i], read[j] = read[j], read[i] })
+		for _, e := range read {
+			c.finish(e)
+			c.Save(nil)
+		}
+		c.save()
+		at := positions(read)
+		slices.Sort(at)
+		tr.eventually("finished entries are forgotten", func() bool { return len(c.read(at...)) == 0 })
+		c.only(numbers("m", 30)[20:]...)
+		c.close(inbox.ExpiryAtOnce)
+	}
+}
+
+func resumeFresh(tr *trial) {
+	for _, connected := range []bool{true, false} {
+		c := tr.connect("c", lasting)
+		c.subscribe("a", 1)
+		tr.publish("a", numbers("m", 10)...)
+		c.take(5)
+		c.save()
+		if !connected {
+			c.close(lasting)
+			tr.restart()
+		}
+		c = tr.connectFresh("c", lasting)
+		if c.resumed {
+			tr.Fatal("a fresh session was resumed")
+		}
+		sameState(tr, c.State(), inbox.State{})
+		matched(tr, tr.publish("a", "not subscribed")[0], 0)
+		c.subscribe("b", 1)
+		tr.publish("b", "new")
+		c.only("new")
+		same(tr, "old subscription", c.unsubscribe("a"), []bool{false})
+
+		tr.restart()
+		c = tr.connect("c", lasting)
+		if !c.resumed {
+			tr.Fatal("the session was not resumed")
+		}
+		same(tr, "subscriptions", c.unsubscribe("a", "b"), []bool{false, true})
+		c.only("new")
+		c.close(inbox.ExpiryAtOnce)
+	}
+}
