@@ -1,0 +1,171 @@
+package hooks_test
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/hooks/auth"
+	"github.com/mochi-mqtt/server/v2/listeners"
+	"go.uber.org/goleak"
+
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// engine is the store that the tests run on. Another one can be put in its
+// place: open makes an empty store, reopen is a restart on the same data.
+var engine = struct {
+	open   func(testing.TB) inbox.Store
+	reopen func(testing.TB, inbox.Store) inbox.Store
+}{
+	open:   func(testing.TB) inbox.Store { return memory.New() },
+	reopen: func(_ testing.TB, s inbox.Store) inbox.Store { return s.(*memory.Store).Reopen() },
+}
+
+// broker is a server with a hook on a TCP listener of its own.
+type broker struct {
+	t       testing.TB
+	addr    string
+	hook    *hooks.Hook
+	server  *mqtt.Server
+	store   inbox.Store
+	options setting
+	closed  bool
+}
+
+// setting is what a test may change about its broker.
+type setting struct {
+	hooks.Options
+	Mochi func(*mqtt.Options)
+	Hooks []mqtt.Hook
+	Wrap  func(inbox.Store) inbox.Store
+}
+
+// start starts a broker on an empty store, which ends with the test.
+func start(t testing.TB, o setting) *broker {
+	t.Helper()
+	b := &broker{t: t, store: engine.open(t), options: o}
+	b.serve()
+	t.Cleanup(func() {
+		b.close()
+		if err := b.store.Close(); err != nil {
+			t.Error("close store:", err)
+		}
+	})
+	return b
+}
+
+// restart ends the broker and starts another on the same data.
+func (b *broker) restart() {
+	b.t.Helper()
+	b.close()
+	b.store = engine.reopen(b.t, b.store)
+	b.serve()
+}
+
+func (b *broker) serve() {
+	b.t.Helper()
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if b.options.Log == nil {
+		b.options.Log = quiet
+	}
+	store := b.store
+	if b.options.Wrap != nil {
+		store = b.options.Wrap(store)
+	}
+	hook, err := hooks.New(store, b.options.Options)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+
+	capabilities := mqtt.NewDefaultServerCapabilities()
+	capabilities.MaximumPacketSize = 1 << 20
+	capabilities.MaximumClientWritesPending = 256
+	capabilities.TopicAliasMaximum = 10
+	options := &mqtt.Options{Capabilities: capabilities, Logger: quiet, SysTopicResendInterval: 1}
+	if b.options.Mochi != nil {
+		b.options.Mochi(options)
+	}
+	b.server = mqtt.New(options)
+	b.hook = hook
+	for _, h := range append([]mqtt.Hook{new(auth.AllowHook)}, b.options.Hooks...) {
+		if err := b.server.AddHook(h, nil); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := hook.Attach(b.server); err != nil {
+		b.t.Fatal(err)
+	}
+
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.addr = tcp.Addr().String()
+	if err := b.server.AddListener(hook.Listener(listeners.NewNet("tcp", tcp))); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.server.Serve(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.closed = false
+}
+
+func (b *broker) close() {
+	b.t.Helper()
+	if b.closed {
+		return
+	}
+	b.closed = true
+	if err := b.server.Close(); err != nil {
+		b.t.Error("close server:", err)
+	}
+	b.hook.Wait()
+	if n := b.server.Info.Inflight; n != 0 {
+		b.t.Errorf("the MQTT library has %d messages in flight, want none ever", n)
+	}
+}
+
+// dial connects a client.
+func (b *broker) dial(o mqtttest.Options) *mqtttest.Client {
+	b.t.Helper()
+	return mqtttest.Dial(b.t, b.addr, o)
+}
+
+// v5 is an MQTT 5 client that wants its session kept.
+func v5(id string) mqtttest.Options {
+	return mqtttest.Options{ClientID: id, Version: 5, SessionExpiry: 3600}
+}
+
+// v3 is an MQTT 3.1.1 client that wants its session kept.
+func v3(id string) mqtttest.Options {
+	return mqtttest.Options{ClientID: id}
+}
+
+// clean is a client whose session ends with its link.
+func clean(id string) mqtttest.Options {
+	return mqtttest.Options{ClientID: id, Clean: true}
+}
+
+// manual is a client that acknowledges when the test says so.
+func manual(o mqtttest.Options) mqtttest.Options {
+	o.ManualAck = true
+	return o
+}
+
+// subscribed makes a session with one subscription of QoS 1 and leaves it.
+func (b *broker) subscribed(o mqtttest.Options, filter string, qos byte) {
+	b.t.Helper()
+	c := b.dial(o)
+	if code := c.Subscribe(filter, qos); code != qos {
+		b.t.Fatalf("SUBACK %#x, want %#x", code, qos)
+	}
+	c.Disconnect()
+}

@@ -1,0 +1,40 @@
+// Package hooks gives a mochi MQTT server inboxes: it keeps every message of
+// QoS 1 and 2 in an inbox.Store for each of its receivers, acknowledges it to
+// the publisher when it is stored, and delivers it until the receiver has
+// acknowledged it.
+//
+// Make a [Hook] with [New], give it to the server with [Hook.Attach], and wrap
+// each listener with [Hook.Listener] before adding it. Close the server, then
+// call [Hook.Wait], then close the store.
+//
+// # Who does what
+//
+// The MQTT server reads, checks and answers packets, keeps access rules, and
+// delivers messages of QoS 0. Of messages of QoS 1 and 2 it sees neither the
+// acknowledgement nor the delivery, and it knows only clients that are
+// connected. The path of such a message, file by file:
+//
+//	reader.go     finds the frame, and takes acknowledgements out of the stream
+//	publish.go    makes an envelope of it and gives it to the store
+//	verdict.go    decides what the publisher is told when the store is done
+//	outbound.go   gathers what goes to one client, and writes it
+//	pump.go       takes the inbox page by page and sends it
+//	session.go    takes the receiver's acknowledgements
+//
+// # What it guarantees
+//
+// PUBACK, and PUBREC for QoS 2, is sent after the store has the message on
+// stable storage. SUBACK is sent after the subscription is. CONNACK is the first
+// packet that a client sees. Messages go out in the order of storing, and never
+// more of them unacknowledged than the receiver's Receive Maximum or
+// [Options.Window]. A receiver that is slow, or gone without a word, costs nobody
+// else anything: only goroutines of its own connection wait for it.
+//
+// # Goroutines
+//
+// Each connection has four: the read goroutine, which the listener starts and in
+// which the MQTT server works, and that server's write loop; the flusher, which
+// writes the outbound buffer; and the pump, which sends the inbox. The read
+// goroutine ends last and waits for the other two of this package. A client that
+// is away has none.
+package hooks

@@ -1,0 +1,187 @@
+package hooks
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// The identifiers of the MQTT 5 properties that a stored message has.
+const (
+	propertyPayloadFormat   = packets.PropPayloadFormat
+	propertyMessageExpiry   = packets.PropMessageExpiryInterval
+	propertyContentType     = packets.PropContentType
+	propertyResponseTopic   = packets.PropResponseTopic
+	propertyCorrelationData = packets.PropCorrelationData
+	propertySubscription    = packets.PropSubscriptionIdentifier
+	propertyUser            = packets.PropUser
+)
+
+// publication is a message as one receiver is sent it.
+type publication struct {
+	*inbox.Envelope
+	grant    inbox.Grant
+	packetID uint16 // 0 at QoS 0
+	dup      bool
+	left     uint32 // seconds until it expires, at least 1; 0 if it never does
+}
+
+// secondsLeft returns the expiry interval to send at a moment: what is left,
+// rounded up and never 0, which would mean something else [MQTT-3.3.2-6].
+func secondsLeft(e *inbox.Envelope, now time.Time) uint32 {
+	if e.Expiry == 0 {
+		return 0
+	}
+	left := (e.Expiry - now.UnixMilli() + 999) / 1000
+	return uint32(min(max(left, 1), 0xFFFFFFFF))
+}
+
+// A PUBLISH frame is
+//
+//	type and flags | remaining length | topic | packet id | properties | payload
+//	0011 dqqr        1 to 4 bytes       2+n     2 if QoS>0  MQTT 5 only
+//
+// where properties are their own length and then each an identifier and a value.
+
+// size returns the length of the frame, of what follows its remaining length,
+// and of its properties.
+func (p *publication) size(v5 bool) (frame, remaining, properties int) {
+	remaining = 2 + len(p.Topic) + len(p.Payload)
+	if p.grant.QoS > 0 {
+		remaining += 2
+	}
+	if v5 {
+		properties = p.propertiesSize()
+		remaining += lengthSize(properties) + properties
+	}
+	return 1 + lengthSize(remaining) + remaining, remaining, properties
+}
+
+func (p *publication) propertiesSize() (n int) {
+	if p.PayloadFormat != inbox.FormatAbsent {
+		n += 2
+	}
+	if p.left > 0 {
+		n += 5
+	}
+	if p.ContentType != "" {
+		n += 3 + len(p.ContentType)
+	}
+	if p.ResponseTopic != "" {
+		n += 3 + len(p.ResponseTopic)
+	}
+	if len(p.CorrelationData) > 0 {
+		n += 3 + len(p.CorrelationData)
+	}
+	for _, id := range p.grant.Identifiers {
+		n += 1 + lengthSize(int(id))
+	}
+	for i := range p.UserProperties {
+		n += 5 + len(p.UserProperties[i].Key) + len(p.UserProperties[i].Value)
+	}
+	return n
+}
+
+// appendPublish appends the PUBLISH frame of p. It allocates nothing but what b
+// needs to grow.
+func appendPublish(b []byte, v5 bool, p *publication) []byte {
+	_, remaining, properties := p.size(v5)
+	b = append(b, publishHeader(p))
+	b = appendLength(b, remaining)
+	b = appendText(b, p.Topic)
+	if p.grant.QoS > 0 {
+		b = binary.BigEndian.AppendUint16(b, p.packetID)
+	}
+	if v5 {
+		b = appendLength(b, properties)
+		b = appendProperties(b, p)
+	}
+	return append(b, p.Payload...)
+}
+
+func publishHeader(p *publication) byte {
+	header := packets.Publish<<4 | p.grant.QoS<<1
+	if p.dup {
+		header |= 1 << 3
+	}
+	if p.grant.Retain {
+		header |= 1
+	}
+	return header
+}
+
+func appendProperties(b []byte, p *publication) []byte {
+	if p.PayloadFormat != inbox.FormatAbsent {
+		b = append(b, propertyPayloadFormat, byte(p.PayloadFormat-inbox.FormatBytes))
+	}
+	if p.left > 0 {
+		b = append(b, propertyMessageExpiry)
+		b = binary.BigEndian.AppendUint32(b, p.left)
+	}
+	if p.ContentType != "" {
+		b = appendText(append(b, propertyContentType), p.ContentType)
+	}
+	if p.ResponseTopic != "" {
+		b = appendText(append(b, propertyResponseTopic), p.ResponseTopic)
+	}
+	if len(p.CorrelationData) > 0 {
+		b = appendText(append(b, propertyCorrelationData), p.CorrelationData)
+	}
+	for _, id := range p.grant.Identifiers { // all of them, in one message [MQTT-3.3.4-4]
+		b = appendLength(append(b, propertySubscription), int(id))
+	}
+	for i := range p.UserProperties { // in the publisher's order [MQTT-3.3.2-18]
+		b = appendText(append(b, propertyUser), p.UserProperties[i].Key)
+		b = appendText(b, p.UserProperties[i].Value)
+	}
+	return b
+}
+
+// appendAck appends a PUBACK, PUBREC, PUBREL or PUBCOMP frame. A reason code is
+// left out where it is 0, which says the same in less, and before MQTT 5.
+func appendAck(b []byte, v5 bool, kind byte, id uint16, code byte) []byte {
+	header := kind << 4
+	if kind == packets.Pubrel {
+		header |= 1 << 1 // [MQTT-3.6.1-1]
+	}
+	if v5 && code != 0 {
+		return append(b, header, 3, byte(id>>8), byte(id), code)
+	}
+	return append(b, header, 2, byte(id>>8), byte(id))
+}
+
+// appendDisconnect appends the DISCONNECT that a server sends in MQTT 5.
+func appendDisconnect(b []byte, code byte) []byte {
+	return append(b, packets.Disconnect<<4, 2, code, 0)
+}
+
+// appendText appends a string or binary value with its length of two bytes.
+func appendText[T string | []byte](b []byte, text T) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
+	return append(b, text...)
+}
+
+// appendLength appends a variable byte integer in its shortest form [MQTT-1.5.5-1].
+func appendLength(b []byte, n int) []byte {
+	for n >= 0x80 {
+		b = append(b, byte(n)|0x80)
+		n >>= 7
+	}
+	return append(b, byte(n))
+}
+
+// lengthSize returns how many bytes appendLength appends.
+func lengthSize(n int) int {
+	switch {
+	case n < 1<<7:
+		return 1
+	case n < 1<<14:
+		return 2
+	case n < 1<<21:
+		return 3
+	}
+	return 4
+}

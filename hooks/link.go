@@ -1,0 +1,134 @@
+package hooks
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// linger is how long a connection that ends may take to write what waits.
+const linger = time.Second
+
+// readBuffer is how much is read from the network at once.
+const readBuffer = 4 << 10
+
+// link is one network connection, as the MQTT library sees it: it is the
+// net.Conn that the library reads from and writes to.
+//
+// What the library writes goes through out, and so joins what the pump and the
+// store's callbacks append. What it reads comes through in, which keeps to
+// itself the acknowledgements that are not the library's business.
+type link struct {
+	hook *Hook
+	conn net.Conn
+	out  *outbound
+	in   inbound // for the read goroutine alone
+
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+
+	// Set on the read goroutine, before anyone else can see the link.
+	client      *mqtt.Client
+	connect     packets.ConnectParams // for the will
+	v5          bool
+	turn        bool     // holds the turn of its client id
+	session     *session // nil until it is open
+	subscribing subscribing
+
+	done    chan struct{} // the session is given back, and the library knows the client no more
+	flushed chan struct{} // the flusher has ended, and conn is closed
+
+	mu     sync.Mutex // guards the following, and arming the read deadline
+	closed bool
+	hard   *time.Timer // closes conn if what waits cannot be written
+}
+
+func newLink(h *Hook, conn net.Conn) *link {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &link{
+		hook: h,
+		conn: conn,
+		out:  newOutbound(h.options.OutBytes, h.options.WriteTimeout, h.server.Info),
+		in: inbound{
+			buf:       bufio.NewReaderSize(conn, readBuffer),
+			idle:      h.options.ConnectTimeout,
+			maxPacket: int(h.server.Options.Capabilities.MaximumPacketSize),
+		},
+		ctx:     ctx,
+		cancel:  cancel,
+		done:    make(chan struct{}),
+		flushed: make(chan struct{}),
+	}
+}
+
+// linkOf returns the link of a client, or nil if its connection did not come
+// through [Hook.Listener], as is so for the inline client.
+func linkOf(cl *mqtt.Client) *link {
+	l, _ := cl.Net.Conn.(*link)
+	return l
+}
+
+// flush is the flusher, a goroutine of the connection.
+func (l *link) flush() {
+	defer close(l.flushed)
+	if err := l.out.flush(l.conn); err != nil {
+		l.hook.log.Debug("write failed", "remote", l.conn.RemoteAddr(), "error", err)
+	}
+	l.Close()
+	l.conn.Close() // the peer may have closed it before; there is nobody to tell
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hard.Stop()
+}
+
+// end tells the client why, if it speaks MQTT 5, and ends the connection. Runs
+// on any goroutine and never waits.
+func (l *link) end(code packets.Code) {
+	l.out.farewell(code.Code)
+	l.Close()
+}
+
+// Close ends the connection: reading ends at once, what waits to be written has
+// a second. It never waits and may be called again.
+func (l *link) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	l.cancel()
+	l.out.close()
+	l.hard = time.AfterFunc(linger, func() { l.conn.Close() })
+	return l.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+}
+
+// Write takes a packet from the MQTT library and returns when it is in the
+// outbound buffer.
+func (l *link) Write(p []byte) (int, error) { return l.out.write(p) }
+
+// LocalAddr implements net.Conn.
+func (l *link) LocalAddr() net.Addr { return l.conn.LocalAddr() }
+
+// RemoteAddr implements net.Conn.
+func (l *link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
+
+// NetConn returns the connection that the listener accepted, for hooks that
+// look at its TLS state.
+func (l *link) NetConn() net.Conn { return l.conn }
+
+// SetDeadline does nothing: the link keeps its own deadlines, see arm and
+// outbound.flush. The MQTT library would set both at each packet.
+func (l *link) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline does nothing, as SetDeadline.
+func (l *link) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing, as SetDeadline.
+func (l *link) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,262 @@
+package hooks
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/mochi-mqtt/server/v2/system"
+)
+
+// writeChunk is how much must reach the network within the write timeout.
+const writeChunk = 64 << 10
+
+// keptBuffer is the size above which a buffer is given back when all is quiet.
+const keptBuffer = 16 << 10
+
+// outbound is everything that waits to be written to one connection, whole
+// frames in order. Goroutines that belong to the connection wait for room in
+// it; all others append without waiting, or not at all. One goroutine, flush,
+// writes what has gathered with one call.
+//
+// Until CONNACK has been appended nothing else is taken [MQTT-3.2.0-1].
+type outbound struct {
+	limit   int           // bytes above which writers wait
+	timeout time.Duration // for each chunk
+	info    *system.Info
+
+	mu    sync.Mutex // guards everything below; held while encoding, never while writing
+	room  sync.Cond  // for the connection's own goroutines: there may be room
+	ready sync.Cond  // for flush: there is something to write, or an end
+	buf   []byte
+
+	v5     bool
+	open   bool // an accepting CONNACK is in buf or beyond
+	closed bool // nothing is taken any more; what is in buf is still written
+
+	storing int // messages of this client that the store has and has not settled
+	held    int // QoS 2 messages of this client between PUBREC and PUBCOMP
+
+	// What was appended beside the MQTT library, which counts its own packets.
+	packets, messages, bytes int64
+}
+
+func newOutbound(limit int, timeout time.Duration, info *system.Info) *outbound {
+	o := &outbound{limit: limit, timeout: timeout, info: info}
+	o.room.L = &o.mu
+	o.ready.L = &o.mu
+	return o
+}
+
+// speak sets the protocol version, once it is known.
+func (o *outbound) speak(v5 bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.v5 = v5
+}
+
+// write takes a whole packet from the MQTT library, and waits for room. Packets
+// that must not reach the client are dropped: all before CONNACK, and DISCONNECT
+// before MQTT 5, where only clients send it.
+func (o *outbound) write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kind := p[0] >> 4
+	switch {
+	case kind == packets.Connack:
+		o.open = o.open || connackCode(p) == packets.CodeSuccess.Code
+	case kind == packets.Auth:
+		// Goes both ways before CONNACK.
+	case !o.open, kind == packets.Disconnect && !o.v5:
+		return len(p), nil
+	}
+	if !o.waitLocked(len(p)) {
+		return 0, net.ErrClosed
+	}
+	o.buf = append(o.buf, p...)
+	o.ready.Signal()
+	return len(p), nil
+}
+
+// connackCode returns the reason code of a CONNACK frame.
+func connackCode(p []byte) byte {
+	i := 1
+	for p[i]&0x80 != 0 {
+		i++
+	}
+	return p[i+2]
+}
+
+// publish appends a message and waits for room: it is for the pump of this
+// connection alone. Cost: the frame is encoded where it waits, without a copy
+// or an allocation.
+func (o *outbound) publish(p *publication) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	size, _, _ := p.size(o.v5)
+	if !o.waitLocked(size) {
+		return net.ErrClosed
+	}
+	o.publishLocked(p, size)
+	return nil
+}
+
+// offer appends a message if there is room at once. Runs on any goroutine.
+func (o *outbound) offer(p *publication) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	size, _, _ := p.size(o.v5)
+	if o.closed || !o.open || !o.fitsLocked(size) {
+		return false
+	}
+	o.publishLocked(p, size)
+	return true
+}
+
+func (o *outbound) publishLocked(p *publication, size int) {
+	o.buf = appendPublish(o.buf, o.v5, p)
+	o.packets++
+	o.messages++
+	o.bytes += int64(size)
+	o.ready.Signal()
+}
+
+// ack appends an acknowledgement. Runs on any goroutine and never waits: there
+// are never more of them than messages on their way, see admit.
+func (o *outbound) ack(kind byte, id uint16, code byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ackLocked(kind, id, code)
+}
+
+func (o *outbound) ackLocked(kind byte, id uint16, code byte) {
+	if o.closed || !o.open {
+		return
+	}
+	before := len(o.buf)
+	o.buf = appendAck(o.buf, o.v5, kind, id, code)
+	o.packets++
+	o.bytes += int64(len(o.buf) - before)
+	o.ready.Signal()
+}
+
+// admit counts a message that this client has published and that now goes to
+// the store. An MQTT 5 client knows how many may be on their way, and admit
+// returns false if it does not keep to it [MQTT-3.3.4-9]. Older clients are made
+// to wait, as is everyone who does not read the acknowledgements. Runs on the
+// connection's read goroutine.
+func (o *outbound) admit(maximum int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.closed && (len(o.buf) > o.limit || !o.v5 && o.storing >= maximum) {
+		o.room.Wait()
+	}
+	if o.v5 && o.storing+o.held >= maximum {
+		return false
+	}
+	o.storing++
+	return true
+}
+
+// settle ends what admit began, with an acknowledgement of the kind unless it is
+// 0. Runs on a goroutine of the store.
+func (o *outbound) settle(kind byte, id uint16, code byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.storing--
+	if kind != 0 {
+		o.ackLocked(kind, id, code)
+	}
+	if kind == packets.Pubrec && code < packets.ErrUnspecifiedError.Code {
+		o.held++
+	}
+	o.room.Broadcast()
+}
+
+// complete appends the PUBCOMP that ends a QoS 2 message of this client.
+func (o *outbound) complete(id uint16, code byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = max(o.held-1, 0) // it may be of an earlier connection
+	o.ackLocked(packets.Pubcomp, id, code)
+}
+
+// farewell appends the reason for which the connection ends, if the client
+// can be told.
+func (o *outbound) farewell(code byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || !o.open || !o.v5 {
+		return
+	}
+	o.buf = appendDisconnect(o.buf, code)
+	o.ready.Signal()
+}
+
+// close takes nothing more and wakes everyone. What waits is still written.
+func (o *outbound) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.room.Broadcast()
+	o.ready.Signal()
+}
+
+func (o *outbound) waitLocked(size int) bool {
+	for !o.closed && !o.fitsLocked(size) {
+		o.room.Wait()
+	}
+	return !o.closed
+}
+
+// fitsLocked lets a frame that is larger than the limit pass alone.
+func (o *outbound) fitsLocked(size int) bool {
+	return len(o.buf) == 0 || len(o.buf)+size <= o.limit
+}
+
+// flush writes what gathers until the outbound is closed and empty, or a write
+// fails. It is a goroutine of the connection.
+func (o *outbound) flush(conn net.Conn) error {
+	var batch []byte
+	for {
+		if batch = o.take(batch); len(batch) == 0 {
+			return nil
+		}
+		for rest := batch; len(rest) > 0; {
+			n := min(len(rest), writeChunk)
+			if err := conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
+				return err
+			}
+			if _, err := conn.Write(rest[:n]); err != nil {
+				return err
+			}
+			rest = rest[n:]
+		}
+	}
+}
+
+// take waits for something to write and swaps it for the buffer that was
+// written. It returns nothing at the end.
+func (o *outbound) take(written []byte) []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.buf) == 0 && !o.closed {
+		if cap(o.buf) > keptBuffer {
+			o.buf = nil
+		}
+		if cap(written) > keptBuffer {
+			written = nil
+		}
+		o.ready.Wait()
+	}
+	batch := o.buf
+	o.buf = written[:0]
+	atomic.AddInt64(&o.info.PacketsSent, o.packets)
+	atomic.AddInt64(&o.info.MessagesSent, o.messages)
+	atomic.AddInt64(&o.info.BytesSent, o.bytes)
+	o.packets, o.messages, o.bytes = 0, 0, 0
+	o.room.Broadcast()
+	return batch
+}

@@ -1,0 +1,244 @@
+package hooks
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// maxLevels is the most levels that a topic or a filter may have. The MQTT
+// library takes time in the square of them, with its index locked.
+const maxLevels = 200
+
+// OnPublish gives messages of QoS 1 and 2 to the store, after the MQTT library
+// has checked them and the publisher's right to publish. It turns them into
+// messages that the library has nothing left to do for: no acknowledgement, no
+// delivery, nothing kept.
+func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	if pk.FixedHeader.Qos == 0 {
+		if strings.Count(pk.TopicName, "/") >= maxLevels {
+			return pk, packets.ErrRejectPacket
+		}
+		return pk, nil
+	}
+	if l := linkOf(cl); l != nil {
+		h.publish(l, &pk)
+	} else {
+		h.publishInline(cl, &pk)
+	}
+	pk.FixedHeader.Qos, pk.PacketID, pk.Ignore = 0, 0, true
+	return pk, nil
+}
+
+// publish stores a message of a client and has it acknowledged on the client's
+// link, and on no other: a packet id means nothing there. Runs on the
+// connection's read goroutine.
+func (h *Hook) publish(l *link, pk *packets.Packet) {
+	kind, id := packets.Puback, pk.PacketID
+	if pk.FixedHeader.Qos == 2 {
+		kind = packets.Pubrec
+	}
+	if !validTopic(pk.TopicName) {
+		l.refuse(kind, id, packets.ErrTopicNameInvalid)
+		return
+	}
+	if kind == packets.Pubrec {
+		if isNew, stored := l.session.received.begin(id, l); !isNew {
+			if stored {
+				l.out.ack(packets.Pubrec, id, packets.CodeSuccess.Code)
+			}
+			return
+		}
+	}
+	if !l.out.admit(int(h.server.Options.Capabilities.ReceiveMaximum)) {
+		if kind == packets.Pubrec {
+			l.session.received.forget(id)
+		}
+		l.end(packets.ErrReceiveMaximum)
+		return
+	}
+
+	e := envelopeOf(l.client, pk)
+	h.take(l.ctx, e, func(receipt inbox.Receipt, err error) {
+		h.settle(l, kind, id, e, receipt, err)
+	})
+}
+
+// settle tells the publisher what became of a message. Runs on a goroutine of
+// the store, no lock held.
+func (h *Hook) settle(l *link, kind byte, id uint16, e *inbox.Envelope, receipt inbox.Receipt, err error) {
+	told := l
+	switch {
+	case kind == packets.Pubrec && err == nil:
+		told = l.session.received.stored(id)
+	case kind == packets.Pubrec:
+		told = l.session.received.forget(id)
+	}
+	h.note(e, err)
+
+	v := judge(receipt, err, l.v5)
+	if told != l || v.cut {
+		l.out.settle(0, 0, 0)
+	} else {
+		l.out.settle(kind, id, v.code.Code)
+	}
+	switch {
+	case told == nil:
+	case v.cut:
+		told.end(v.code)
+	case told != l:
+		told.out.ack(kind, id, v.code.Code)
+	}
+}
+
+// publishInline stores a message that the program itself publishes, with nobody
+// to acknowledge it to. The store's errors are logged.
+func (h *Hook) publishInline(cl *mqtt.Client, pk *packets.Packet) {
+	e := envelopeOf(cl, pk)
+	h.take(context.Background(), e, func(_ inbox.Receipt, err error) { h.note(e, err) })
+}
+
+// take gives a message to the store, and to the program's own subscriptions,
+// which know no acknowledgement. Runs on a goroutine that may wait.
+func (h *Hook) take(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	h.store.Append(ctx, e, done)
+	if h.server.Options.InlineClient {
+		h.deliverInline(e)
+	}
+}
+
+// deliverInline calls the handlers of mqtt.Server.Subscribe, which the MQTT
+// library does not do for a message that it was told to ignore.
+func (h *Hook) deliverInline(e *inbox.Envelope) {
+	handlers := h.server.Topics.Subscribers(e.Topic).InlineSubscriptions
+	if len(handlers) == 0 {
+		return
+	}
+	inline, _ := h.server.Clients.Get(mqtt.InlineClientId)
+	for _, sub := range handlers {
+		sub.Handler(inline, sub.Subscription, packetOf(e, e.QoS))
+	}
+}
+
+// note does what follows a message being stored, or not: a retained message is
+// given to the MQTT library, an error is logged if it is not a matter between
+// the store and this publisher. Runs on a goroutine of the store.
+func (h *Hook) note(e *inbox.Envelope, err error) {
+	switch {
+	case err == nil && e.Retain && h.server.Options.Capabilities.RetainAvailable != 0:
+		// At QoS 0: the library would deliver any other through its own
+		// in-flight messages, which nothing here takes acknowledgements for.
+		h.server.Topics.RetainMessage(packetOf(e, 0))
+		atomic.StoreInt64(&h.server.Info.Retained, int64(h.server.Topics.Retained.Len()))
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, inbox.ErrClosed):
+	default:
+		h.counts.refused.Add(1)
+		h.log.Warn("message not stored", "client", e.Client, "topic", e.Topic, "error", err)
+	}
+}
+
+// refuse tells a publisher that a message is not taken. Before MQTT 5 the only
+// way is to end the connection.
+func (l *link) refuse(kind byte, id uint16, code packets.Code) {
+	if v := refuse(code, l.v5); v.cut {
+		l.end(v.code)
+	} else {
+		l.out.ack(kind, id, v.code.Code)
+	}
+}
+
+// OnPacketProcessed refuses what the MQTT library passes over in silence: a
+// message of QoS 1 or 2 to a topic of the server's own, of which its publisher
+// would never hear again.
+func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) {
+	if pk.FixedHeader.Type != packets.Publish || pk.FixedHeader.Qos == 0 || err != nil {
+		return
+	}
+	l := linkOf(cl)
+	if l == nil || mqtt.IsValidFilter(pk.TopicName, true) {
+		return
+	}
+	kind := packets.Puback
+	if pk.FixedHeader.Qos == 2 {
+		kind = packets.Pubrec
+	}
+	l.refuse(kind, pk.PacketID, packets.ErrTopicNameInvalid)
+}
+
+// validTopic reports whether clients may publish to a topic. Those that begin
+// with $ are the server's [MQTT-4.7.2-1].
+func validTopic(topic string) bool {
+	return topic != "" && topic[0] != '$' && strings.Count(topic, "/") < maxLevels
+}
+
+// envelopeOf returns what is kept of a PUBLISH packet. The envelope shares the
+// packet's memory, which belongs to nobody else.
+func envelopeOf(cl *mqtt.Client, pk *packets.Packet) *inbox.Envelope {
+	now := time.Now()
+	e := &inbox.Envelope{
+		Time:    now.UnixMilli(),
+		Topic:   pk.TopicName,
+		Payload: pk.Payload,
+		QoS:     pk.FixedHeader.Qos,
+		Retain:  pk.FixedHeader.Retain,
+		Client:  cl.ID,
+		User:    string(cl.Properties.Username),
+	}
+	setProperties(e, &pk.Properties, now)
+	return e
+}
+
+// setProperties copies the MQTT 5 properties that go to every receiver
+// unchanged, and makes the expiry interval a point in time.
+func setProperties(e *inbox.Envelope, p *packets.Properties, now time.Time) {
+	e.ContentType = p.ContentType
+	e.ResponseTopic = p.ResponseTopic
+	e.CorrelationData = p.CorrelationData
+	if p.MessageExpiryInterval > 0 {
+		e.Expiry = now.Add(time.Duration(p.MessageExpiryInterval) * time.Second).UnixMilli()
+	}
+	if p.PayloadFormatFlag {
+		e.PayloadFormat = inbox.FormatBytes + inbox.PayloadFormat(p.PayloadFormat&1)
+	}
+	if len(p.User) > 0 {
+		e.UserProperties = make([]inbox.UserProperty, len(p.User))
+		for i, u := range p.User {
+			e.UserProperties[i] = inbox.UserProperty{Key: u.Key, Value: u.Val}
+		}
+	}
+}
+
+// packetOf returns a message in the MQTT library's form.
+func packetOf(e *inbox.Envelope, qos byte) packets.Packet {
+	pk := packets.Packet{
+		FixedHeader:     packets.FixedHeader{Type: packets.Publish, Qos: qos, Retain: e.Retain},
+		ProtocolVersion: 5,
+		TopicName:       e.Topic,
+		Payload:         e.Payload,
+		Origin:          e.Client,
+		Created:         e.Time / 1000,
+		Properties: packets.Properties{
+			ContentType:     e.ContentType,
+			ResponseTopic:   e.ResponseTopic,
+			CorrelationData: e.CorrelationData,
+		},
+	}
+	if e.Expiry > 0 {
+		pk.Expiry = (e.Expiry + 999) / 1000
+	}
+	if e.PayloadFormat != inbox.FormatAbsent {
+		pk.Properties.PayloadFormatFlag = true
+		pk.Properties.PayloadFormat = byte(e.PayloadFormat - inbox.FormatBytes)
+	}
+	for _, u := range e.UserProperties {
+		pk.Properties.User = append(pk.Properties.User, packets.UserProperty{Key: u.Key, Val: u.Value})
+	}
+	return pk
+}

@@ -1,0 +1,245 @@
+package hooks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// pump sends the inbox to its receiver: first again what an earlier connection
+// left open, then what has not been sent, in order, as the window has room. It
+// is a goroutine of the connection.
+//
+// It waits for three things, in turn: room in the window, which acknowledgements
+// make; a page, which the store gives; and room in the outbound buffer, which
+// the network makes. So a slow receiver costs a page and a buffer, and nobody
+// else anything.
+func (s *session) pump() {
+	defer close(s.pumped)
+	ctx := s.link.ctx
+	err := s.redeliver(ctx)
+	for page := []publication(nil); err == nil; {
+		page, err = s.deliver(ctx, page[:0])
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.hook.log.Warn("delivery ended", "client", s.link.client.ID, "error", err)
+	switch {
+	case errors.Is(err, inbox.ErrFenced):
+		s.link.end(packets.ErrSessionTakenOver)
+	case errors.Is(err, inbox.ErrClosed):
+		s.link.end(packets.ErrServerShuttingDown)
+	default:
+		s.link.end(packets.ErrUnspecifiedError)
+	}
+}
+
+// deliver sends one page for the first time, and returns the slice it used.
+func (s *session) deliver(ctx context.Context, page []publication) ([]publication, error) {
+	room, err := s.waitRoom(ctx)
+	if err != nil {
+		return page, err
+	}
+	entries, err := s.inbox.Next(ctx, min(room, s.hook.options.PageMessages), s.hook.options.PageBytes)
+	if err != nil {
+		return page, err
+	}
+
+	// Remember before writing: a packet id is in the window before it is sent.
+	page, exact := s.prepare(page, entries)
+	if exact {
+		err = s.record(ctx)
+	} else {
+		s.save()
+	}
+	for i := range page {
+		if err != nil {
+			break
+		}
+		err = s.send(&page[i])
+	}
+	clear(page) // lets go of the envelopes
+	return page, err
+}
+
+// prepare gives packet ids to the entries that are to be sent, passes over the
+// others, and reports whether one of them is of QoS 2.
+func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []publication, exact bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, entry := range entries {
+		p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now)}
+		switch {
+		case !s.deliverable(&p, now):
+			s.window.Skip(entry.Position)
+			continue
+		case p.grant.QoS == 0:
+			s.window.Skip(entry.Position)
+		default:
+			p.packetID = s.window.Send(entry.Position)
+		}
+		if p.grant.QoS == 2 {
+			s.exact[p.packetID] = false
+			exact = true
+		}
+		page = append(page, p)
+	}
+	return page, exact
+}
+
+// deliverable reports whether a message may still go to this receiver, and
+// counts it if not: it is not expired [MQTT-3.3.2-5], and no larger than the
+// receiver takes [MQTT-3.1.2-25].
+func (s *session) deliverable(p *publication, now time.Time) bool {
+	if p.Expired(now) {
+		s.hook.counts.expired.Add(1)
+		return false
+	}
+	return s.fits(p)
+}
+
+func (s *session) fits(p *publication) bool {
+	if s.maxPacket == 0 {
+		return true
+	}
+	if size, _, _ := p.size(s.link.v5); size > s.maxPacket {
+		s.hook.counts.oversize.Add(1)
+		return false
+	}
+	return true
+}
+
+// send hands a message to the outbound buffer, as soon as there is room.
+func (s *session) send(p *publication) error {
+	if p.left > 0 {
+		p.left = secondsLeft(p.Envelope, time.Now()) // waiting has cost some
+	}
+	return s.link.out.publish(p)
+}
+
+// record has the state on stable storage before it returns. Packet ids of QoS 2
+// are recorded before they are used, so that a message that is sent again after
+// a crash has the id that its receiver may know it by.
+func (s *session) record(ctx context.Context) error {
+	done := make(chan error, 1)
+	s.inbox.Save(func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// redeliver sends again what was sent on an earlier connection and not finished,
+// in order and under the same packet ids [MQTT-4.4.0-1].
+func (s *session) redeliver(ctx context.Context) error {
+	s.mu.Lock()
+	open := slices.Clone(s.window.Open())
+	s.mu.Unlock()
+
+	for chunk := range slices.Chunk(open, s.hook.options.PageMessages) {
+		entries, err := s.inbox.Read(ctx, unreleased(chunk))
+		if err != nil {
+			return err
+		}
+		for _, d := range chunk {
+			var envelope *inbox.Envelope
+			var grant inbox.Grant
+			if len(entries) > 0 && entries[0].Position == d.Position {
+				envelope, grant = entries[0].Envelope, entries[0].Grant
+				entries = entries[1:]
+			}
+			if err := s.repeat(ctx, d, envelope, grant); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unreleased returns the positions of those deliveries that need their message.
+func unreleased(open []inbox.Delivery) []inbox.Position {
+	at := make([]inbox.Position, 0, len(open))
+	for _, d := range open {
+		if !d.Released {
+			at = append(at, d.Position)
+		}
+	}
+	return at
+}
+
+// repeat sends one open delivery again, or drops it if there is nothing to send.
+// A QoS 2 message is sent even if it has expired in the meantime: its exchange
+// is under way, and its receiver may remember the packet id.
+func (s *session) repeat(ctx context.Context, d inbox.Delivery, e *inbox.Envelope, grant inbox.Grant) error {
+	if _, err := s.waitRoom(ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	p := publication{Envelope: e, grant: grant, packetID: d.PacketID, dup: true} // [MQTT-3.3.1-1]
+	drop := !d.Released && (e == nil || grant.QoS == 0)
+	if !d.Released && !drop {
+		p.left = secondsLeft(e, now)
+		drop = grant.QoS == 2 && !s.fits(&p) || grant.QoS == 1 && !s.deliverable(&p, now)
+	}
+
+	s.mu.Lock()
+	delete(s.owed, d.PacketID)
+	switch {
+	case drop:
+		s.window.Drop(d.Position)
+	case d.Released, grant.QoS == 2:
+		s.exact[d.PacketID] = d.Released
+	}
+	s.mu.Unlock()
+
+	switch {
+	case drop:
+		return nil
+	case d.Released:
+		s.link.out.ack(packets.Pubrel, d.PacketID, packets.CodeSuccess.Code)
+		return nil
+	}
+	return s.send(&p)
+}
+
+// waitRoom waits until the window has room and returns how much. What an earlier
+// connection left open counts once it is sent again.
+func (s *session) waitRoom(ctx context.Context) (int, error) {
+	for {
+		if room := s.room(); room > 0 {
+			return room, nil
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (s *session) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room := s.limit - (s.window.Len() - len(s.owed))
+	s.waiting = room <= 0
+	return room
+}
+
+// live sends a message that is delivered at once or not at all. Runs on a
+// goroutine of the store and never waits.
+func (s *session) live(entry inbox.Entry) {
+	now := time.Now()
+	p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now)}
+	if s.deliverable(&p, now) && !s.link.out.offer(&p) {
+		s.hook.counts.liveDropped.Add(1)
+	}
+}

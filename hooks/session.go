@@ -1,0 +1,227 @@
+package hooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// handover bounds how long a connection waits for an earlier one of the same
+// client id to end, and how long giving back a session may take.
+const handover = 10 * time.Second
+
+// session is a session while it has a connection: an open inbox and what its
+// receiver has been sent.
+type session struct {
+	hook      *Hook
+	link      *link
+	inbox     inbox.Inbox
+	resumed   bool
+	received  *received
+	maxPacket int           // bytes, 0 for no limit
+	limit     int           // the most unacknowledged messages
+	pumped    chan struct{} // closed when the pump has ended; nil if it was not started
+
+	mu      sync.Mutex // guards everything below; never held while the store is called
+	window  *inbox.Window
+	owed    map[uint16]struct{} // packet ids open since an earlier connection, not sent again on this one
+	exact   map[uint16]bool     // packet ids of QoS 2 sent on this connection, true once PUBREC has come
+	waiting bool                // the pump waits for room
+	wake    chan struct{}       // tells the pump that there is room; holds one
+}
+
+// openSession opens the inbox of a client. Runs on its read goroutine, with the
+// turn of its client id.
+func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16) (*session, error) {
+	h, cl := l.hook, l.client
+	s := &session{
+		hook:      h,
+		link:      l,
+		maxPacket: int(cl.Properties.Props.MaximumPacketSize),
+		limit:     h.options.Window,
+		exact:     map[uint16]bool{},
+		wake:      make(chan struct{}, 1),
+	}
+	if receiveMaximum > 0 {
+		s.limit = min(s.limit, int(receiveMaximum)) // [MQTT-3.3.4-9]
+	}
+
+	var err error
+	s.inbox, s.resumed, err = h.store.Open(ctx, inbox.Receiver(cl.ID), inbox.OpenOptions{
+		Fresh:  fresh,
+		Expiry: h.expiry(l),
+		State:  s.state,
+		Live:   s.live,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open inbox: %w", err)
+	}
+	state := s.inbox.State()
+	s.window = inbox.NewWindow(s.limit, state)
+	if len(state.Open) > 0 {
+		s.owed = make(map[uint16]struct{}, len(state.Open))
+	}
+	for _, d := range state.Open {
+		s.owed[d.PacketID] = struct{}{}
+	}
+	return s, nil
+}
+
+// close gives the session back, after the pump has ended.
+func (s *session) close(expiry inbox.Expiry) {
+	if s.pumped != nil {
+		<-s.pumped
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handover)
+	defer cancel()
+	err := s.inbox.Close(ctx, expiry)
+	if err != nil && !errors.Is(err, inbox.ErrFenced) {
+		s.hook.log.Error("session not given back", "client", s.link.client.ID, "error", err)
+	}
+}
+
+// state is what the store saves. Runs on a goroutine of the store.
+func (s *session) state() inbox.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window.State()
+}
+
+// save has the state saved some time soon.
+func (s *session) save() { s.inbox.Save(nil) }
+
+// take acts on an acknowledgement of the client. Runs on the connection's read
+// goroutine. An id that is not open is ignored where the protocol has no answer
+// to it, and so is one that is still owed: it is a late acknowledgement of an
+// earlier connection, and the message is about to be sent again.
+func (s *session) take(a ack) error {
+	switch a.kind {
+	case packets.Puback:
+		return s.puback(a.id)
+	case packets.Pubrec:
+		return s.pubrec(a.id, a.code)
+	case packets.Pubcomp:
+		return s.pubcomp(a.id)
+	}
+	s.pubrel(a.id)
+	return nil
+}
+
+// puback finishes a QoS 1 message, whatever the reason code: a receiver that
+// refuses a message has had it.
+func (s *session) puback(id uint16) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, owed := s.owed[id]; owed {
+		return nil
+	}
+	if _, exact := s.exact[id]; exact {
+		return packets.ErrProtocolViolation // PUBACK for QoS 2
+	}
+	s.finishLocked(id)
+	return nil
+}
+
+// pubrec has the receiver's half of a QoS 2 message recorded, and then answers
+// PUBREL [MQTT-4.3.3-4].
+func (s *session) pubrec(id uint16, code byte) error {
+	known, err := s.releaseOrFinish(id, code)
+	if err != nil {
+		return err
+	}
+	if !known {
+		s.link.out.ack(packets.Pubrel, id, packets.ErrPacketIdentifierNotFound.Code)
+		return nil
+	}
+	if code >= packets.ErrUnspecifiedError.Code {
+		return nil // refused: no PUBREL follows
+	}
+	s.inbox.Save(func(err error) {
+		if err != nil {
+			s.hook.log.Error("release not recorded", "client", s.link.client.ID, "error", err)
+			s.link.end(packets.ErrUnspecifiedError)
+			return
+		}
+		s.link.out.ack(packets.Pubrel, id, packets.CodeSuccess.Code)
+	})
+	return nil
+}
+
+func (s *session) releaseOrFinish(id uint16, code byte) (known bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, owed := s.owed[id]; owed {
+		return true, nil
+	}
+	if _, exact := s.exact[id]; !exact {
+		return false, s.strayLocked(id)
+	}
+	if code >= packets.ErrUnspecifiedError.Code {
+		s.finishLocked(id)
+		return true, nil
+	}
+	s.exact[id] = true
+	s.window.Release(id)
+	return true, nil
+}
+
+// pubcomp finishes a QoS 2 message.
+func (s *session) pubcomp(id uint16) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, owed := s.owed[id]; owed {
+		return nil
+	}
+	released, exact := s.exact[id]
+	if !exact {
+		return s.strayLocked(id)
+	}
+	if !released {
+		return packets.ErrProtocolViolation // PUBCOMP before PUBREC
+	}
+	s.finishLocked(id)
+	return nil
+}
+
+// pubrel ends a QoS 2 message that the client has published. A second PUBREL for
+// it is answered too, so that the client can finish.
+func (s *session) pubrel(id uint16) {
+	code := packets.CodeSuccess.Code
+	if !s.received.release(id) {
+		code = packets.ErrPacketIdentifierNotFound.Code
+	}
+	s.link.out.complete(id, code)
+}
+
+// strayLocked judges an acknowledgement of QoS 2 for an id that is not of QoS 2:
+// a violation if the id is open at QoS 1, harmless if it is not open.
+func (s *session) strayLocked(id uint16) error {
+	for _, d := range s.window.Open() {
+		if d.PacketID == id {
+			return packets.ErrProtocolViolation
+		}
+	}
+	return nil
+}
+
+// finishLocked ends the delivery under a packet id, if there is one, and makes
+// its place free.
+func (s *session) finishLocked(id uint16) {
+	if _, ok := s.window.Ack(id); !ok {
+		return
+	}
+	delete(s.exact, id)
+	if s.waiting {
+		s.waiting = false
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package hooks
+
+import (
+	"strings"
+	"sync/atomic"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// subscribing is what passes from one callback of the MQTT library to the next
+// while it works on one SUBSCRIBE or UNSUBSCRIBE packet. It belongs to the
+// connection's read goroutine.
+type subscribing struct {
+	codes         []packets.Code // for refused filters of the SUBSCRIBE at hand; nil if none
+	unsubscribing bool           // an UNSUBSCRIBE is at hand, not the end of the connection
+	unsuback      []byte         // its reason codes
+}
+
+// OnSubscribe marks the filters that are refused, by taking their text away:
+// the MQTT library checks too little, and refuses an empty one.
+func (h *Hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	l := linkOf(cl)
+	if l == nil {
+		return pk
+	}
+	filters := make(packets.Subscriptions, len(pk.Filters))
+	l.subscribing.codes = nil
+	for i, sub := range pk.Filters {
+		if code := checkFilter(sub.Filter); code != packets.CodeSuccess {
+			if l.subscribing.codes == nil {
+				l.subscribing.codes = make([]packets.Code, len(pk.Filters))
+			}
+			l.subscribing.codes[i] = code
+			sub.Filter = ""
+		}
+		filters[i] = sub
+	}
+	pk.Filters = filters
+	return pk
+}
+
+// OnSubscribed adds the granted subscriptions to the session before SUBACK is
+// sent, so that SUBACK says that they are stored and that every message
+// published from now on is matched [MQTT-3.8.4-1]. codes is what SUBACK will say.
+func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
+	l := linkOf(cl)
+	if l == nil || l.session == nil {
+		return
+	}
+	if l.v5 { // older clients have 0x80 alone [MQTT-3.9.3-2]
+		for i, code := range l.subscribing.codes {
+			if code != (packets.Code{}) {
+				codes[i] = code.Code
+			}
+		}
+	}
+
+	subs := make([]inbox.Subscription, 0, len(codes))
+	for i, sub := range pk.Filters {
+		if codes[i] > 2 || isSystem(sub.Filter) {
+			continue
+		}
+		subs = append(subs, inbox.Subscription{
+			Filter:            sub.Filter,
+			QoS:               codes[i],
+			NoLocal:           sub.NoLocal,
+			RetainAsPublished: sub.RetainAsPublished,
+			RetainHandling:    sub.RetainHandling,
+			Identifier:        uint32(sub.Identifier),
+		})
+	}
+	if len(subs) == 0 {
+		return
+	}
+	if _, err := l.session.inbox.Subscribe(l.ctx, subs...); err != nil {
+		h.log.Error("subscription not stored", "client", cl.ID, "error", err)
+		for i, sub := range pk.Filters {
+			if codes[i] <= 2 {
+				codes[i] = packets.ErrUnspecifiedError.Code
+				h.unindex(cl, sub.Filter)
+			}
+		}
+	}
+}
+
+// OnUnsubscribe notes that it is the client who unsubscribes. The MQTT library
+// calls OnUnsubscribed also for a connection that ends.
+func (h *Hook) OnUnsubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	if l := linkOf(cl); l != nil {
+		l.subscribing.unsubscribing = true
+	}
+	return pk
+}
+
+// OnUnsubscribed removes subscriptions from the session before UNSUBACK is sent
+// [MQTT-3.10.4-4].
+func (h *Hook) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
+	l := linkOf(cl)
+	if l == nil || l.session == nil || !l.subscribing.unsubscribing {
+		return
+	}
+	l.subscribing.unsubscribing = false
+	filters := make([]string, len(pk.Filters))
+	for i, sub := range pk.Filters {
+		filters[i] = sub.Filter
+	}
+	existed, err := l.session.inbox.Unsubscribe(l.ctx, filters...)
+	if err != nil {
+		// UNSUBACK has no way to say it before MQTT 5, and a client that does not
+		// hear of it would be sent messages that it does not want.
+		h.log.Error("subscription not removed", "client", cl.ID, "error", err)
+		l.end(packets.ErrUnspecifiedError)
+		return
+	}
+	l.subscribing.unsuback = unsubackCodes(filters, existed)
+}
+
+// unsubackCodes says for each filter whether there was a subscription, which
+// the MQTT library does not know [MQTT-3.11.3-2].
+func unsubackCodes(filters []string, existed []bool) []byte {
+	codes := make([]byte, len(filters))
+	for i := range filters {
+		if !existed[i] && !isSystem(filters[i]) {
+			codes[i] = packets.CodeNoSubscriptionExisted.Code
+		}
+	}
+	return codes
+}
+
+// index adds a resumed session's subscriptions to the MQTT library's index, from
+// which messages of QoS 0 are delivered.
+func (h *Hook) index(cl *mqtt.Client, subs []inbox.Subscription) {
+	for _, sub := range subs {
+		s := packets.Subscription{
+			Filter:            sub.Filter,
+			Qos:               sub.QoS,
+			NoLocal:           sub.NoLocal,
+			RetainAsPublished: sub.RetainAsPublished,
+			RetainHandling:    sub.RetainHandling,
+			Identifier:        int(sub.Identifier),
+		}
+		if h.server.Topics.Subscribe(cl.ID, s) {
+			atomic.AddInt64(&h.server.Info.Subscriptions, 1)
+		}
+		cl.State.Subscriptions.Add(sub.Filter, s)
+	}
+}
+
+// unindex takes one subscription out of the MQTT library's index.
+func (h *Hook) unindex(cl *mqtt.Client, filter string) {
+	cl.State.Subscriptions.Delete(filter)
+	if h.server.Topics.Unsubscribe(filter, cl.ID) {
+		atomic.AddInt64(&h.server.Info.Subscriptions, -1)
+	}
+}
+
+// checkFilter returns why a topic filter is refused, or CodeSuccess.
+func checkFilter(filter string) packets.Code {
+	if mqtt.IsSharedFilter(filter) {
+		return packets.ErrSharedSubscriptionsNotSupported
+	}
+	if filter == "" || strings.Count(filter, "/") >= maxLevels {
+		return packets.ErrTopicFilterInvalid
+	}
+	for rest, more := filter, true; more; {
+		var level string
+		level, rest, more = strings.Cut(rest, "/")
+		switch {
+		case level == "#" && more:
+			return packets.ErrTopicFilterInvalid // only at the end [MQTT-4.7.1-1]
+		case len(level) > 1 && strings.ContainsAny(level, "+#"):
+			return packets.ErrTopicFilterInvalid // only as a whole level [MQTT-4.7.1-2]
+		}
+	}
+	return packets.CodeSuccess
+}
+
+// isSystem reports whether a filter is for the MQTT library's own messages, which
+// are of QoS 0 and never stored.
+func isSystem(filter string) bool {
+	level, _, _ := strings.Cut(filter, "/")
+	return level == mqtt.SysPrefix
+}
