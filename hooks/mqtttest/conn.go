@@ -126,10 +126,16 @@ func (c *Conn) WriteRaw(b []byte) error {
 // Read waits for the next packet, without a deadline.
 func (c *Conn) Read() (packets.Packet, error) { return Decode(c.r, c.Version) }
 
-// ReadWithin waits for the next packet until the time is over. After a timeout
-// in the middle of a packet the link is of no more use.
+// ReadWithin waits until the next packet begins, at most so long, and reads it.
+// After os.ErrDeadlineExceeded the link is as good as before.
 func (c *Conn) ReadWithin(d time.Duration) (packets.Packet, error) {
 	if err := c.net.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return packets.Packet{}, fmt.Errorf("read: %w", err)
+	}
+	if _, err := c.r.Peek(1); err != nil {
+		return packets.Packet{}, err
+	}
+	if err := c.net.SetReadDeadline(time.Now().Add(Deadline)); err != nil {
 		return packets.Packet{}, fmt.Errorf("read: %w", err)
 	}
 	pk, err := c.Read()

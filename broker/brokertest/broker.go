@@ -1,0 +1,221 @@
+package brokertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+)
+
+// The longest waits for a broker to serve and to stop.
+const (
+	startDeadline = 30 * time.Second
+	stopDeadline  = 30 * time.Second
+)
+
+// Options say how the broker is started. The zero value starts the binary under
+// test on a free port with new, empty data.
+type Options struct {
+	Data string   // the data directory; empty for one that goes with the test
+	Args []string // further arguments
+	Env  []string // further environment, KEY=value
+
+	// Command starts another broker instead, for comparison. In its words
+	// {address}, {port} and {data} are replaced.
+	Command []string
+}
+
+// Broker is one broker process, or the place where one was and will be again.
+type Broker struct {
+	Address string // host:port of the MQTT listener
+	Data    string // the data directory
+
+	t       testing.TB
+	command []string
+	env     []string
+	log     logBuffer
+	process *exec.Cmd
+	exited  chan struct{} // closed when the process has ended
+	status  error         // how it ended; read after exited
+}
+
+// Start starts a broker and returns when it answers CONNECT. It is killed when
+// the test ends.
+func Start(t testing.TB, o Options) *Broker {
+	t.Helper()
+	b := &Broker{t: t, Data: o.Data, env: append(os.Environ(), o.Env...)}
+	if b.Data == "" {
+		b.Data = filepath.Join(t.TempDir(), "data")
+	}
+	port := freePort(t)
+	b.Address = net.JoinHostPort("127.0.0.1", port)
+	command := o.Command
+	if len(command) == 0 {
+		command = []string{Binary(t), "serve", "--listen", "{address}", "--data", "{data}", "--allow-anonymous"}
+	}
+	fill := strings.NewReplacer("{address}", b.Address, "{port}", port, "{data}", b.Data)
+	for _, word := range append(command[:len(command):len(command)], o.Args...) {
+		b.command = append(b.command, fill.Replace(word))
+	}
+	t.Cleanup(b.finish)
+	b.Restart()
+	return b
+}
+
+// Restart starts the broker again on the same port and data, after Kill, Stop
+// or Crash, and returns when it answers CONNECT.
+func (b *Broker) Restart() {
+	b.t.Helper()
+	b.Kill()
+	b.launch()
+	b.waitReady()
+}
+
+// launch starts the process and the goroutine that waits for its end.
+func (b *Broker) launch() {
+	b.t.Helper()
+	cmd := exec.Command(b.command[0], b.command[1:]...) //nolint:gosec // the test's own command
+	cmd.Env = b.env
+	cmd.Stdout, cmd.Stderr = &b.log, &b.log
+	if err := cmd.Start(); err != nil {
+		b.t.Fatalf("start the broker: %v", err)
+	}
+	exited := make(chan struct{})
+	b.process, b.exited = cmd, exited
+	go func() {
+		b.status = cmd.Wait()
+		close(exited)
+	}()
+}
+
+func (b *Broker) waitReady() {
+	b.t.Helper()
+	mqtttest.EventuallyWithin(b.t, startDeadline, func() bool {
+		select {
+		case <-b.exited:
+			b.t.Fatalf("the broker ended at its start: %v\n%s", b.status, b.Log())
+		default:
+		}
+		c, err := mqtttest.Open(b.Address, mqtttest.Options{ClientID: "brokertest", Clean: true})
+		if errors.Is(err, mqtttest.ErrRefused) {
+			return true // it wants a password, but it serves
+		}
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
+	}, "the broker answers CONNECT")
+}
+
+// Crash sends SIGKILL and returns at once. It may be called by any goroutine
+// between two calls of Restart.
+func (b *Broker) Crash() { _ = b.process.Process.Kill() }
+
+// Kill sends SIGKILL and waits for the end.
+func (b *Broker) Kill() {
+	b.t.Helper()
+	if b.process == nil {
+		return
+	}
+	b.Crash()
+	b.awaitExit()
+}
+
+// Stop sends SIGTERM, waits for the end and returns the exit code.
+func (b *Broker) Stop() int {
+	b.t.Helper()
+	if err := b.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		b.t.Fatalf("stop the broker: %v", err)
+	}
+	b.awaitExit()
+	return b.process.ProcessState.ExitCode()
+}
+
+// Exited returns a channel that is closed when the process has ended.
+func (b *Broker) Exited() <-chan struct{} { return b.exited }
+
+func (b *Broker) awaitExit() {
+	b.t.Helper()
+	timeout := time.NewTimer(stopDeadline)
+	defer timeout.Stop()
+	select {
+	case <-b.exited:
+	case <-timeout.C:
+		b.Crash()
+		b.t.Fatalf("the broker did not end within %s", stopDeadline)
+	}
+}
+
+// Log returns what the broker has printed since Start.
+func (b *Broker) Log() string { return b.log.String() }
+
+// finish ends the process and looks through what it has printed.
+func (b *Broker) finish() {
+	b.Kill()
+	log := b.Log()
+	for _, sign := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
+		if strings.Contains(log, sign) {
+			b.t.Errorf("the broker's log has %q", sign)
+		}
+	}
+	if b.t.Failed() {
+		b.t.Logf("the broker's log:\n%s", tail(log, 64<<10))
+	}
+}
+
+// tail returns the last n bytes of a log, from the start of a line.
+func tail(log string, n int) string {
+	if len(log) <= n {
+		return log
+	}
+	_, rest, _ := strings.Cut(log[len(log)-n:], "\n")
+	return "...\n" + rest
+}
+
+// freePort returns a port below those that the system gives to outgoing links,
+// so that it is still free after the broker was killed.
+func freePort(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		port := fmt.Sprint(20000 + rand.IntN(12000)) //nolint:gosec // any will do
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatalf("close the listener: %v", err)
+		}
+		return port
+	}
+	t.Fatal("no free port found")
+	return ""
+}
+
+// logBuffer collects what a process prints.
+type logBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,34 @@
+package brokertest_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+)
+
+func TestMain(m *testing.M) {
+	brokertest.Main(m, func() error { return goleak.Find() })
+}
+
+func TestKillAndRestartKeepAddressAndData(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{})
+	o := mqtttest.Options{ClientID: "alice"}
+	alice := mqtttest.Dial(t, b.Address, o)
+	alice.Subscribe("a", 1)
+	b.Kill()
+	alice.WaitClosed()
+	b.Restart()
+	if !mqtttest.Dial(t, b.Address, o).SessionPresent {
+		t.Error("the session was lost with the process")
+	}
+}
+
+func TestStopEndsWithSuccess(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{})
+	if code := b.Stop(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}

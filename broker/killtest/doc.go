@@ -1,0 +1,32 @@
+// Package killtest loads a broker, ends it at bad moments, starts it again on
+// the same data, and counts every message.
+//
+// Start with [Run], which needs an address and two functions: one that ends the
+// broker at once, and one that brings it back. So it drives a killed process as
+// well as a disk that loses power, and any broker.
+//
+// Publishers with many messages in flight send numbered messages, each on its
+// own topic. Receivers stay, leave, acknowledge late, take over their own
+// session again and again, never read, or publish with the packet ids that they
+// receive. After the last round each receiver takes what is left. The [Ledger]
+// then says whether
+//
+//   - every acknowledged message reached every receiver that had subscribed
+//     before it was sent,
+//   - each receiver saw the messages of each publisher for the first time in
+//     the order of sending,
+//   - publishers were acknowledged in the order of sending,
+//   - sessions were still there, and no receiver got more than its Receive
+//     Maximum,
+//   - QoS 1 messages came again only if the publisher had sent them again, or if
+//     the receiver had not acknowledged them, or had done so at most [Tail]
+//     before the broker or the link broke; and QoS 2 messages never.
+//
+// The tests of the package are the short run of every `go test`; the flags
+// -kills, -seed, -qos and -broker make it longer or turn it to another broker:
+//
+//	go test ./broker/killtest -run Kill -kills 60 -qos 2 -v -timeout 30m
+//	go test ./broker/killtest -run Kill -broker 'mosquitto -p {port}' -v
+//
+// Every client is one goroutine. Run ends when all of them have.
+package killtest

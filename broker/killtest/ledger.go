@@ -1,0 +1,241 @@
+package killtest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Tail is how long before a break a receiver's acknowledgement may be lost.
+// Brokers save them lazily, and what is on the wire at the break is lost anyway.
+const Tail = time.Second
+
+// Message names a message: who sent it, and its number there, from 0.
+type Message struct{ Publisher, Number int }
+
+// String is the form in which messages are named in a report.
+func (m Message) String() string { return fmt.Sprintf("p%d/%d", m.Publisher, m.Number) }
+
+// Ledger is the account of a run: what was sent, acknowledged and received. All
+// methods may be called concurrently.
+type Ledger struct {
+	qos byte
+
+	mu       sync.Mutex // guards everything below
+	sent     [][]sending
+	accounts map[string]*account
+	kills    []time.Time
+	closed   bool // nothing more is sent
+	report   Report
+}
+
+// sending is one message of a publisher.
+type sending struct {
+	times        int
+	acknowledged bool // the broker owes it to the receivers
+	settled      bool // the publisher waits for nothing
+}
+
+// account is what one receiver has had.
+type account struct {
+	from  []int // by publisher: the first number that must come; -1 for none
+	had   [][]delivery
+	next  []int // by publisher: one more than the highest number seen
+	links []link
+}
+
+// delivery is what one receiver knows of one message.
+type delivery struct {
+	times     int
+	link      int       // of the latest time
+	confirmed time.Time // when it was acknowledged on that link
+}
+
+// link is one connection of a receiver.
+type link struct {
+	began    time.Time
+	ended    time.Time
+	graceful bool // ended by DISCONNECT, and the broker closed
+}
+
+// NewLedger returns an empty ledger for messages of one QoS.
+func NewLedger(qos byte, publishers int) *Ledger {
+	return &Ledger{qos: qos, sent: make([][]sending, publishers), accounts: map[string]*account{}}
+}
+
+// Send returns the publisher's next message, which is about to be sent, and
+// false when the ledger is closed.
+func (l *Ledger) Send(publisher int) (Message, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return Message{}, false
+	}
+	l.sent[publisher] = append(l.sent[publisher], sending{times: 1})
+	l.report.Sent++
+	return Message{publisher, len(l.sent[publisher]) - 1}, true
+}
+
+// Close ends the sending.
+func (l *Ledger) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+}
+
+// SendAgain notes that a message is about to be sent once more.
+func (l *Ledger) SendAgain(m Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent[m.Publisher][m.Number].times++
+}
+
+// Acknowledged notes that the broker has taken a message.
+func (l *Ledger) Acknowledged(m Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent[m.Publisher][m.Number].acknowledged = true
+	l.sent[m.Publisher][m.Number].settled = true
+	l.report.Acknowledged++
+}
+
+// GiveUp notes that a message was refused, or that its publisher no longer
+// waits for an answer. It may come or not.
+func (l *Ledger) GiveUp(m Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent[m.Publisher][m.Number].settled = true
+	l.report.GivenUp++
+}
+
+// Settled reports whether a publisher has an answer for all that it sent.
+func (l *Ledger) Settled(publisher int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(l.sent[publisher], func(s sending) bool { return !s.settled })
+}
+
+// Subscribed notes that the broker has confirmed a subscription to all messages
+// of a publisher. What is sent from now on must come.
+func (l *Ledger) Subscribed(receiver string, publisher int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(receiver)
+	if a.from[publisher] < 0 {
+		a.from[publisher] = len(l.sent[publisher])
+	}
+}
+
+// LinkBegan notes a new connection of a receiver and whether its session was
+// there.
+func (l *Ledger) LinkBegan(receiver string, at time.Time, present bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(receiver)
+	if len(a.links) > 0 && !present {
+		l.violation("%s: session is gone at link %d", receiver, len(a.links))
+	}
+	a.links = append(a.links, link{began: at})
+}
+
+// LinkEnded notes the end of the receiver's latest connection.
+func (l *Ledger) LinkEnded(receiver string, at time.Time, graceful bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(receiver)
+	last := &a.links[len(a.links)-1]
+	last.ended, last.graceful = at, graceful
+}
+
+// Killed notes that the broker was ended.
+func (l *Ledger) Killed(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kills = append(l.kills, at)
+}
+
+// Received notes that a message came to a receiver on its latest connection.
+func (l *Ledger) Received(receiver string, m Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report.Deliveries++
+	a := l.account(receiver)
+	d := a.delivery(m)
+	if d.times > 0 {
+		l.judgeRepeat(receiver, a, m, *d)
+	} else {
+		if m.Number < a.next[m.Publisher] {
+			l.violation("%s: %s came first after a later message, %d", receiver, m, a.next[m.Publisher]-1)
+		}
+		a.next[m.Publisher] = max(a.next[m.Publisher], m.Number+1)
+	}
+	*d = delivery{times: d.times + 1, link: len(a.links) - 1}
+}
+
+// Confirmed notes that the receiver acknowledges a message for good.
+func (l *Ledger) Confirmed(receiver string, m Message, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.account(receiver).delivery(m).confirmed = at
+}
+
+// Violate notes a broken promise that was found elsewhere.
+func (l *Ledger) Violate(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.violation(format, args...)
+}
+
+// judgeRepeat decides whether a message may come again that was d before.
+func (l *Ledger) judgeRepeat(receiver string, a *account, m Message, d delivery) {
+	switch {
+	case l.qos == 2:
+		l.violation("%s: %s came %d times at QoS 2", receiver, m, d.times+1)
+	case d.times < l.sent[m.Publisher][m.Number].times:
+		l.report.Resent++
+	case d.link == len(a.links)-1:
+		l.violation("%s: %s came again on one link", receiver, m)
+	case d.confirmed.IsZero():
+		l.report.Unacknowledged++
+	case a.links[d.link].graceful:
+		l.violation("%s: %s came again after a DISCONNECT", receiver, m)
+	case d.confirmed.Before(l.broke(a.links[d.link]).Add(-Tail)):
+		l.violation("%s: %s came again, acknowledged %s before the break", receiver, m,
+			l.broke(a.links[d.link]).Sub(d.confirmed).Round(time.Millisecond))
+	default:
+		l.report.Tail++
+	}
+}
+
+// broke returns when a link became useless: at its end, or when the broker was
+// killed before.
+func (l *Ledger) broke(k link) time.Time {
+	for _, kill := range l.kills {
+		if kill.After(k.began) && kill.Before(k.ended) {
+			return kill
+		}
+	}
+	return k.ended
+}
+
+func (l *Ledger) account(receiver string) *account {
+	a := l.accounts[receiver]
+	if a == nil {
+		n := len(l.sent)
+		a = &account{from: make([]int, n), had: make([][]delivery, n), next: make([]int, n)}
+		for i := range a.from {
+			a.from[i] = -1
+		}
+		l.accounts[receiver] = a
+	}
+	return a
+}
+
+func (a *account) delivery(m Message) *delivery {
+	had := &a.had[m.Publisher]
+	if missing := m.Number + 1 - len(*had); missing > 0 {
+		*had = append(*had, make([]delivery, missing)...)
+	}
+	return &(*had)[m.Number]
+}

@@ -1,0 +1,90 @@
+package killtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shown is how many violations and lost messages are named; all are counted.
+const shown = 20
+
+// Report is what came of a run.
+type Report struct {
+	Sent         int // messages, each counted once
+	Acknowledged int
+	GivenUp      int // refused, or never answered
+	Deliveries   int
+
+	// Repeats of QoS 1 that the protocol allows.
+	Resent         int // the publisher had sent the message again
+	Unacknowledged int // the receiver had not acknowledged it
+	Tail           int // it had, but at most Tail before a break
+
+	Lost       int      // acknowledged, and missing at a receiver
+	Violations int      // of everything else
+	Named      []string // the first of both
+}
+
+// String is the report in one line.
+func (r Report) String() string {
+	return fmt.Sprintf("%d sent, %d acknowledged, %d given up, %d deliveries; repeats: %d resent, %d unacknowledged, %d in the tail; %d lost, %d violations",
+		r.Sent, r.Acknowledged, r.GivenUp, r.Deliveries, r.Resent, r.Unacknowledged, r.Tail, r.Lost, r.Violations)
+}
+
+// Check fails the test if a promise was broken or nothing was tried.
+func (r Report) Check(t testing.TB) {
+	t.Helper()
+	t.Log(r)
+	if r.Lost > 0 || r.Violations > 0 {
+		t.Errorf("broken promises, the first of them:\n%s", strings.Join(r.Named, "\n"))
+	}
+	if r.Acknowledged == 0 || r.Deliveries == 0 {
+		t.Error("nothing was delivered")
+	}
+}
+
+// Report returns the account so far. Lost is what is missing now.
+func (l *Ledger) Report() Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.report
+	r.Named = slices.Clone(r.Named)
+	for receiver, a := range l.accounts {
+		for _, m := range l.missing(a) {
+			if r.Lost++; len(r.Named) < 2*shown {
+				r.Named = append(r.Named, fmt.Sprintf("%s: %s is lost", receiver, m))
+			}
+		}
+	}
+	return r
+}
+
+// Missing returns how many acknowledged messages have not reached a receiver.
+func (l *Ledger) Missing(receiver string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.missing(l.account(receiver)))
+}
+
+func (l *Ledger) missing(a *account) []Message {
+	var all []Message
+	for p, from := range a.from {
+		if from < 0 {
+			continue
+		}
+		for n := from; n < len(l.sent[p]); n++ {
+			if l.sent[p][n].acknowledged && (n >= len(a.had[p]) || a.had[p][n].times == 0) {
+				all = append(all, Message{p, n})
+			}
+		}
+	}
+	return all
+}
+
+func (l *Ledger) violation(format string, args ...any) {
+	if l.report.Violations++; l.report.Violations <= shown {
+		l.report.Named = append(l.report.Named, fmt.Sprintf(format, args...))
+	}
+}
