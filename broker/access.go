@@ -1,0 +1,62 @@
+package broker
+
+import (
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// Access decides who may connect and which topics a client may use. Its
+// methods are called on the goroutines of connections, concurrently, and hold
+// up the connection that asks.
+type Access interface {
+	// Connect reports whether a client may connect. The password must not be
+	// kept or logged.
+	Connect(c Client, password []byte) bool
+
+	// Publish reports whether a client may publish to a topic.
+	Publish(c Client, topic string) bool
+
+	// Subscribe reports whether a client may subscribe with a filter.
+	Subscribe(c Client, filter string) bool
+}
+
+// Client is who asks for access.
+type Client struct {
+	ID     string // client id
+	User   string // user name, empty for none
+	Remote string // address it connects from
+}
+
+// accessHook asks an Access on behalf of the mochi server. Without one it lets
+// everyone in.
+//
+// mochi admits what any of its hooks allows, so this is the only hook that
+// answers these questions.
+type accessHook struct {
+	mqtt.HookBase
+	access Access
+}
+
+func (h *accessHook) ID() string { return "access" }
+
+func (h *accessHook) Provides(b byte) bool {
+	return b == mqtt.OnConnectAuthenticate || b == mqtt.OnACLCheck
+}
+
+func (h *accessHook) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool {
+	return h.access == nil || h.access.Connect(clientOf(cl), pk.Connect.Password)
+}
+
+func (h *accessHook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
+	if h.access == nil {
+		return true
+	}
+	if write {
+		return h.access.Publish(clientOf(cl), topic)
+	}
+	return h.access.Subscribe(clientOf(cl), topic)
+}
+
+func clientOf(cl *mqtt.Client) Client {
+	return Client{ID: cl.ID, User: string(cl.Properties.Username), Remote: cl.Net.Remote}
+}

@@ -1,0 +1,59 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+)
+
+// mochiLog returns the logger for the mochi server: its chatter is for
+// debugging, and its records lose the attributes that hold whole packets, so
+// that no payload reaches a log at any level.
+func mochiLog(log *slog.Logger) *slog.Logger {
+	return slog.New(mochiHandler{log.Handler()})
+}
+
+type mochiHandler struct{ next slog.Handler }
+
+func (h mochiHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.next.Enabled(ctx, mochiLevel(l))
+}
+
+func (h mochiHandler) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, mochiLevel(r.Level), r.Message, r.PC)
+	if r.Message == "" {
+		out.Message = "connection ended" // mochi's listeners leave it empty
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if !holdsPacket(a) {
+			out.AddAttrs(a)
+		}
+		return true
+	})
+	return h.next.Handle(ctx, out)
+}
+
+func (h mochiHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	kept := make([]slog.Attr, 0, len(attrs))
+	for _, a := range attrs {
+		if !holdsPacket(a) {
+			kept = append(kept, a)
+		}
+	}
+	return mochiHandler{h.next.WithAttrs(kept)}
+}
+
+func (h mochiHandler) WithGroup(name string) slog.Handler {
+	return mochiHandler{h.next.WithGroup(name)}
+}
+
+func mochiLevel(l slog.Level) slog.Level {
+	if l == slog.LevelInfo {
+		return slog.LevelDebug
+	}
+	return l
+}
+
+// holdsPacket knows the keys under which mochi logs packets and records.
+func holdsPacket(a slog.Attr) bool {
+	return a.Key == "pk" || a.Key == "packet" || a.Key == "data"
+}

@@ -1,0 +1,163 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// Defaults of [Options].
+const (
+	DefaultAddress        = "127.0.0.1:1883"
+	DefaultMaxPacketSize  = 1 << 20
+	DefaultWindow         = 512
+	DefaultSessionExpiry  = 7 * 24 * 60 * 60
+	DefaultConnectTimeout = 10 * time.Second
+	DefaultStopTimeout    = 10 * time.Second
+)
+
+// Bounds of [Options]. A packet above the upper one would not fit one record
+// of the store.
+const (
+	minPacketSize = 128
+	maxPacketSize = 1 << 20
+)
+
+// Options say what a broker listens on, where it stores and whom it lets in.
+// The zero value of a field means its default.
+type Options struct {
+	// TCP, WebSocket and Unix are what to listen on: "host:port" (port 0 for
+	// any free one), the same, and paths of sockets. If all three are empty,
+	// the broker listens on DefaultAddress.
+	TCP       []string
+	WebSocket []string
+	Unix      []string
+
+	// Origins are the web sites whose pages may use the WebSocket listeners,
+	// as "https://example.org", or "*" for every page of every site. A page
+	// from the listener's own address and clients outside browsers always may.
+	Origins []string
+
+	// Dir is the data directory. It is created if it does not exist, and used
+	// by one broker at a time.
+	Dir string
+
+	// Store is used instead of one in Dir. The broker closes it.
+	Store inbox.Store
+
+	// Access decides who may connect and use which topics. Nil lets everyone
+	// do everything; the broker then listens on loopback addresses and unix
+	// sockets only, unless AllowAnonymous is set.
+	Access         Access
+	AllowAnonymous bool
+
+	// Window is how many QoS 1 and 2 messages a receiver may have that it has
+	// not acknowledged, 1 to 65,535. A client's own Receive Maximum lowers it.
+	Window int
+
+	// MaxPacketSize is the largest packet that a client may send, in bytes,
+	// 128 to 1,048,576.
+	MaxPacketSize int
+
+	// SessionExpiry is how long the session of an MQTT 3.1.1 client that asks
+	// for one is kept after its connection has ended. An MQTT 5 client says it
+	// itself.
+	SessionExpiry inbox.Expiry
+
+	// ConnectTimeout is how long a new connection may take until its CONNECT
+	// packet has arrived.
+	ConnectTimeout time.Duration
+
+	// StopTimeout bounds [Broker.Close].
+	StopTimeout time.Duration
+
+	// Log gets what the broker does, never what messages contain. Nil for
+	// slog.Default().
+	Log *slog.Logger
+}
+
+// withDefaults returns o with every zero field that has a default set to it.
+func (o Options) withDefaults() Options {
+	if len(o.TCP)+len(o.WebSocket)+len(o.Unix) == 0 {
+		o.TCP = []string{DefaultAddress}
+	}
+	if o.Window == 0 {
+		o.Window = DefaultWindow
+	}
+	if o.MaxPacketSize == 0 {
+		o.MaxPacketSize = DefaultMaxPacketSize
+	}
+	if o.SessionExpiry == 0 {
+		o.SessionExpiry = DefaultSessionExpiry
+	}
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = DefaultConnectTimeout
+	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = DefaultStopTimeout
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
+}
+
+// Validate reports everything that is wrong with the options, each with what
+// to do about it. It opens nothing.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var errs []error
+	for _, address := range o.TCP {
+		errs = append(errs, o.validateAddress(address))
+	}
+	for _, address := range o.WebSocket {
+		errs = append(errs, o.validateAddress(address))
+	}
+	for _, path := range o.Unix {
+		if path == "" {
+			errs = append(errs, errors.New("unix socket: the path is empty; name a file"))
+		}
+	}
+	if o.Store == nil && o.Dir == "" {
+		errs = append(errs, errors.New("data directory: none given; name one"))
+	}
+	if o.Window < 1 || o.Window > inbox.MaxWindow {
+		errs = append(errs, fmt.Errorf("window %d: choose 1 to %d", o.Window, inbox.MaxWindow))
+	}
+	if o.MaxPacketSize < minPacketSize || o.MaxPacketSize > maxPacketSize {
+		errs = append(errs, fmt.Errorf("packet size %d: choose %d to %d", o.MaxPacketSize, minPacketSize, maxPacketSize))
+	}
+	if o.ConnectTimeout < 0 || o.StopTimeout < 0 {
+		errs = append(errs, errors.New("timeout: choose one above 0"))
+	}
+	return errors.Join(errs...)
+}
+
+// validateAddress checks the form of an address, and that strangers reach the
+// broker only if somebody said so.
+func (o Options) validateAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("listen on %q: this is not host:port, as in %s", address, DefaultAddress)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return fmt.Errorf("listen on %q: the port must be a number from 0 to 65535", address)
+	}
+	if o.Access == nil && !o.AllowAnonymous && !isLoopback(host) {
+		return fmt.Errorf("listen on %q: there are no users, so everyone who reaches this address could read every inbox; "+
+			"listen on 127.0.0.1, or allow it with --allow-anonymous", address)
+	}
+	return nil
+}
+
+// isLoopback reports whether only this machine reaches the host. A name other
+// than localhost is not looked up: what it means may change.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+func TestValidate(t *testing.T) {
+	tests := []struct {
+		name    string
+		options Options
+		want    string // part of the error, empty for none
+	}{
+		{"only a directory", Options{Dir: "d"}, ""},
+		{"no directory", Options{}, "data directory: none given"},
+		{"loopback addresses", Options{Dir: "d", TCP: []string{"127.0.0.2:0", "[::1]:1883", "localhost:1883"}, WebSocket: []string{"127.0.0.1:8080"}}, ""},
+		{"everywhere", Options{Dir: "d", TCP: []string{":1883"}}, "--allow-anonymous"},
+		{"everywhere, IPv6", Options{Dir: "d", TCP: []string{"[::]:1883"}}, "--allow-anonymous"},
+		{"a name", Options{Dir: "d", TCP: []string{"example.org:1883"}}, "--allow-anonymous"},
+		{"WebSocket everywhere", Options{Dir: "d", WebSocket: []string{"0.0.0.0:80"}}, "--allow-anonymous"},
+		{"everywhere, everyone", Options{Dir: "d", TCP: []string{"0.0.0.0:1883"}, AllowAnonymous: true}, ""},
+		{"everywhere, with rules", Options{Dir: "d", TCP: []string{"0.0.0.0:1883"}, Access: rules{}}, ""},
+		{"unix socket", Options{Dir: "d", Unix: []string{"/run/x"}}, ""},
+		{"unix socket without path", Options{Dir: "d", Unix: []string{""}}, "path is empty"},
+		{"no port", Options{Dir: "d", TCP: []string{"127.0.0.1"}}, "not host:port"},
+		{"port out of range", Options{Dir: "d", TCP: []string{"127.0.0.1:70000"}}, "0 to 65535"},
+		{"window too large", Options{Dir: "d", Window: 70000}, "choose 1 to 65535"},
+		{"window negative", Options{Dir: "d", Window: -1}, "choose 1 to 65535"},
+		{"packet too large", Options{Dir: "d", MaxPacketSize: 2 << 20}, "packet size 2097152"},
+		{"negative timeout", Options{Dir: "d", StopTimeout: -1}, "timeout"},
+		{"two faults", Options{TCP: []string{"127.0.0.1"}}, "not host:port, as in 127.0.0.1:1883\ndata directory"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.options.Validate()
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("error: %v", err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error: %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// rules let alice use what begins with her name.
+type rules struct{}
+
+func (rules) Connect(c Client, password []byte) bool {
+	return c.User == "alice" && string(password) == "secret"
+}
+func (rules) Publish(c Client, topic string) bool    { return topic == "to/"+c.User }
+func (rules) Subscribe(c Client, filter string) bool { return filter == "from/"+c.User }
+
+func TestAccessHookAsksTheRules(t *testing.T) {
+	alice := newServer(Options{}.withDefaults()).NewClient(nil, "tcp", "phone", false)
+	alice.Properties.Username = []byte("alice")
+	h := &accessHook{access: rules{}}
+	connect := func(password string) bool {
+		return h.OnConnectAuthenticate(alice, packets.Packet{Connect: packets.ConnectParams{Password: []byte(password)}})
+	}
+	if !connect("secret") || connect("guess") {
+		t.Error("the password decides nothing")
+	}
+	if !h.OnACLCheck(alice, "to/alice", true) || h.OnACLCheck(alice, "from/alice", true) {
+		t.Error("publishing does not follow the rules")
+	}
+	if !h.OnACLCheck(alice, "from/alice", false) || h.OnACLCheck(alice, "to/alice", false) {
+		t.Error("subscribing does not follow the rules")
+	}
+}

@@ -1,0 +1,135 @@
+package broker
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// dialWebSocket returns both ends of a connection through a wsListener.
+func dialWebSocket(t *testing.T) (client *websocket.Conn, server net.Conn) {
+	t.Helper()
+	l, err := listenTCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := listenWebSocket(l, nil, time.Second)
+	d := websocket.Dialer{Subprotocols: []string{"mqtt"}}
+	client, response, err := d.Dial("ws://"+l.Addr().String()+"/mqtt", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := response.Header.Get("Sec-WebSocket-Protocol"); got != "mqtt" {
+		t.Errorf("subprotocol %q, want mqtt", got)
+	}
+	if server, err = w.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close(); w.Close() })
+	return client, server
+}
+
+func TestWebSocketCarriesAStream(t *testing.T) {
+	client, server := dialWebSocket(t)
+	want := bytes.Repeat([]byte("0123456789"), 10_000)
+	go func() { // a packet may span messages, and an empty one means nothing
+		for chunk := want; len(chunk) > 0; {
+			n := min(len(chunk), 777)
+			client.WriteMessage(websocket.BinaryMessage, chunk[:n]) // a failure shows as missing bytes
+			client.WriteMessage(websocket.BinaryMessage, nil)
+			chunk = chunk[n:]
+		}
+	}()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("read %d bytes, the same: %v, error: %v", len(got), bytes.Equal(got, want), err)
+	}
+
+	if n, err := server.Write(want); n != len(want) || err != nil {
+		t.Fatalf("wrote %d bytes: %v", n, err)
+	}
+	kind, message, err := client.ReadMessage()
+	if err != nil || kind != websocket.BinaryMessage || !bytes.Equal(message, want) {
+		t.Errorf("client got %d bytes, kind %d: %v", len(message), kind, err)
+	}
+}
+
+func TestWebSocketRefusesText(t *testing.T) {
+	client, server := dialWebSocket(t)
+	if err := client.WriteMessage(websocket.TextMessage, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Read(make([]byte, 10)); err == nil {
+		t.Error("a text message was read")
+	}
+}
+
+func TestWebSocketDeadlineEndsWrites(t *testing.T) {
+	_, server := dialWebSocket(t) // the client never reads
+	written := make(chan error)
+	go func() {
+		for {
+			if _, err := server.Write(make([]byte, 1<<20)); err != nil {
+				written <- err
+				return
+			}
+		}
+	}()
+	if err := server.SetDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	<-written // for ever, unless the deadline reaches the write under way and the next one
+}
+
+func TestWebSocketCloseEndsAccept(t *testing.T) {
+	l, err := listenTCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := listenWebSocket(l, nil, time.Second)
+	accepted := make(chan error)
+	go func() {
+		_, err := w.Accept()
+		accepted <- err
+	}()
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-accepted; err == nil {
+		t.Error("Accept returned a connection")
+	}
+	if err := w.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func TestOriginAllowed(t *testing.T) {
+	tests := []struct {
+		origin  string
+		allowed []string
+		want    bool
+	}{
+		{"", nil, true}, // not a browser
+		{"http://broker.example:8080", nil, true},
+		{"http://BROKER.example:8080", nil, true},
+		{"http://evil.example", nil, false},
+		{"null", nil, false},
+		{"https://app.example", []string{"https://app.example"}, true},
+		{"https://other.example", []string{"https://app.example"}, false},
+		{"https://other.example", []string{"*"}, true},
+	}
+	for _, test := range tests {
+		r := &http.Request{Host: "broker.example:8080", Header: http.Header{}}
+		if test.origin != "" {
+			r.Header.Set("Origin", test.origin)
+		}
+		if got := originAllowed(r, test.allowed); got != test.want {
+			t.Errorf("origin %q with %v: %v, want %v", test.origin, test.allowed, got, test.want)
+		}
+	}
+}
