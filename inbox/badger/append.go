@@ -1,0 +1,150 @@
+package badger
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// recordPool holds buffers for encoded envelopes between Append and commit.
+var recordPool = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxRecord bounds the stored form of a message: Badger takes values up to 1 MiB
+// inline, and only inline values give their space back.
+const maxRecord = 1<<20 - 1<<10
+
+// Append implements [inbox.Store]. The caller's goroutine encodes; what is left
+// for the committer is matching, copying the record into a block, and one key
+// per receiver and group. Cost for one absent receiver and 256 bytes: about
+// 0.3 µs on the caller and 0.5 µs on the committer, and a share of one sync.
+func (s *Store) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	record := recordPool.Get().(*[]byte)
+	*record = inbox.AppendEnvelope((*record)[:0], e)
+	if len(*record) > maxRecord {
+		recordPool.Put(record)
+		s.refuseLater(ctx, done, inbox.ErrTooLarge)
+		return
+	}
+	op := operation{envelope: e, record: record, stored: done}
+	if err := s.queue.put(ctx, op); err != nil {
+		recordPool.Put(record)
+		s.refuseLater(ctx, done, err)
+	}
+}
+
+// refuseLater calls done in its turn: behind the operations that the same
+// goroutine put before.
+func (s *Store) refuseLater(ctx context.Context, done func(inbox.Receipt, error), err error) {
+	op := operation{
+		apply:   func(*group) {},
+		applied: func(error) { done(inbox.Receipt{}, err) },
+	}
+	if s.queue.put(ctx, op) != nil {
+		go done(inbox.Receipt{}, err) // the store is closed or the caller gave up: there is no turn
+	}
+}
+
+// append applies one message: it gets its number, its receivers are found, and
+// it is put where each of them will read it.
+func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) {
+	if g.full {
+		return inbox.Receipt{}, inbox.ErrFull
+	}
+	s := g.s
+	e.ID = inbox.MessageID{Sequence: g.nextSequence(), Store: s.id}
+	g.matches = s.index.Match(e.Topic, s.sessions.member(inbox.Receiver(e.Client)), g.matches[:0])
+
+	receipt := inbox.Receipt{ID: e.ID, Matched: len(g.matches)}
+	g.kept = g.kept[:0]
+	for i := range g.matches {
+		g.match(e, len(record), &g.matches[i])
+	}
+	g.keep(e, record)
+	s.stats.appended.Add(1)
+	return receipt, nil
+}
+
+// match decides how one receiver gets the message: live at QoS 0, from memory,
+// or kept on disk (and, if it is connected, handed over as well).
+func (g *group) match(e *inbox.Envelope, size int, m *inbox.Match) {
+	sess := g.s.sessions.at(m.Member)
+	grant := inbox.Grant{
+		QoS:         min(e.QoS, m.QoS),
+		Retain:      e.Retain && m.RetainAsPublished,
+		Identifiers: m.Identifiers,
+	}
+	h := sess.owner
+	if grant.QoS == 0 {
+		if h != nil && h.live != nil {
+			g.handover = append(g.handover, handover{to: h, entry: inbox.Entry{Envelope: e, Grant: grant}})
+		}
+		return
+	}
+	inMemory := !sess.stored && h.reserve(size)
+	if !inMemory {
+		if !sess.stored && !sess.spilled {
+			sess.spilled = true // after a restart this is to be purged
+			g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
+		}
+		g.kept = append(g.kept, kept{member: m.Member, grant: grant})
+	}
+	if h != nil {
+		entry := inbox.Entry{Position: e.ID.Sequence, Envelope: e, Grant: grant}
+		g.handover = append(g.handover, handover{to: h, entry: entry, inMemory: inMemory})
+	}
+}
+
+// keep writes the message for the receivers in g.kept: into the one's block, or
+// once as a body with a reference in each block.
+func (g *group) keep(e *inbox.Envelope, record []byte) {
+	if len(g.kept) == 0 {
+		return
+	}
+	if len(g.kept) > 1 {
+		value := binary.AppendUvarint(make([]byte, 0, len(record)+binary.MaxVarintLen32), uint64(len(g.kept)))
+		g.put(numberKey(prefixBody, uint64(e.ID.Sequence)), append(value, record...))
+		record = nil
+	}
+	for _, k := range g.kept {
+		b := g.block(k.member)
+		before := len(b.buf)
+		b.add(e.ID.Sequence, k.grant, record)
+		g.size += len(b.buf) - before
+		if len(b.buf) >= maxBlock {
+			g.closeBlock(b)
+			b.buf, b.references = nil, false // Badger holds the old buffer until the commit
+		}
+	}
+}
+
+// block returns the block that the group builds for m.
+func (g *group) block(m inbox.Member) *block {
+	sess := g.s.sessions.at(m)
+	if sess.building == 0 {
+		if len(g.blocks) < cap(g.blocks) { // with the buffer of an earlier group
+			g.blocks = g.blocks[:len(g.blocks)+1]
+		} else {
+			g.blocks = append(g.blocks, block{})
+		}
+		b := &g.blocks[len(g.blocks)-1]
+		*b = block{member: m, incarnation: sess.incarnation, buf: b.buf[:0]}
+		sess.building = int32(len(g.blocks))
+	}
+	return &g.blocks[sess.building-1]
+}
+
+// sequenceLease is how many numbers are taken from the store at once: one more
+// key in so many messages, and that many skipped at a restart.
+const sequenceLease = 1 << 20
+
+func (g *group) nextSequence() inbox.Position {
+	s := g.s
+	s.sequence++
+	if s.sequence >= s.sequenceEnd {
+		s.sequenceEnd = s.sequence + sequenceLease
+		g.put(keySequence, binary.BigEndian.AppendUint64(nil, uint64(s.sequenceEnd)))
+	}
+	return s.sequence
+}

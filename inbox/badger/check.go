@@ -1,0 +1,239 @@
+package badger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/table"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// openDB prepares the directory, locks it, checks what Badger would take badly,
+// and opens the database. The lock is ours, because the checks look at files,
+// and remove some, before Badger takes its own.
+func openDB(o Options) (*badger.DB, *os.File, error) {
+	if o.Dir == "" {
+		return nil, nil, errors.New("no data directory given")
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("create data directory: %w", err)
+	}
+	if err := writable(o.Dir); err != nil {
+		return nil, nil, err
+	}
+	lock, err := lockDir(o.Dir, o.LockWait)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := tryOpen(o)
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Close())
+	}
+	return db, lock, nil
+}
+
+// lockDir takes the lock of a data directory, waiting for a process that is
+// still shutting down. It ends with its holder, however that ends.
+func lockDir(dir string, wait time.Duration) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	for deadline := time.Now().Add(wait); ; {
+		if err = tryLock(f); err == nil {
+			return f, nil
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond) // a lock tells nobody when it is free
+	}
+	return nil, errors.Join(fmt.Errorf("%w: stop it, or choose another directory: %w", inbox.ErrInUse, err), f.Close())
+}
+
+// tryOpen opens the database once. Badger panics on some damage.
+func tryOpen(o Options) (db *badger.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v: %w", r, inbox.ErrDamaged)
+		}
+	}()
+	if err := checkTables(o.Dir); err != nil {
+		return nil, err
+	}
+	if err := removeEmptyLogs(o.Dir); err != nil {
+		return nil, err
+	}
+	db, err = badger.Open(settings(o))
+	if err != nil {
+		return nil, openError(o.Dir, err)
+	}
+	return db, nil
+}
+
+// openError says what to do.
+func openError(dir string, err error) error {
+	switch {
+	case strings.Contains(err.Error(), "Another process is using"):
+		return fmt.Errorf("%w: stop it, or choose another directory", inbox.ErrInUse)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("give this user the right to write to %s: %w", dir, err)
+	default:
+		return fmt.Errorf("%w: restore a backup or move the directory away; Badger says: %w", inbox.ErrDamaged, err)
+	}
+}
+
+// writable reports in plain words what would otherwise fail somewhere inside.
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".write-*")
+	if err != nil {
+		return fmt.Errorf("data directory is not writable: %w", err)
+	}
+	name := f.Name()
+	return errors.Join(f.Close(), os.Remove(name))
+}
+
+// removeEmptyLogs removes log files without content. A crash leaves one when it
+// falls between creating and sizing it, or between emptying and removing it;
+// they hold nothing, and Badger refuses to open with them.
+func removeEmptyLogs(dir string) error {
+	for _, pattern := range []string{"*.mem", "*.vlog"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return fmt.Errorf("list logs: %w", err)
+		}
+		for _, name := range names {
+			st, err := os.Stat(name)
+			if err == nil && st.Size() == 0 {
+				err = os.Remove(name)
+			}
+			if err != nil {
+				return fmt.Errorf("remove empty log: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkTables refuses what Badger answers with a panic in another goroutine, or
+// by deleting data: tables without their list, and tables that were cut.
+func checkTables(dir string) error {
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		return fmt.Errorf("list tables: %w", err)
+	}
+	if err := checkManifest(dir, tables); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := checkTable(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkManifest refuses a list of tables that is missing or cut while there are
+// tables that it does not name: Badger would take them for leftovers of a crash
+// and delete them.
+func checkManifest(dir string, tables []string) error {
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
+		return nil // a new directory
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: there are %d tables but no MANIFEST that lists them; opening would delete them: restore MANIFEST or a backup",
+			inbox.ErrDamaged, len(tables))
+	}
+	if err != nil {
+		return fmt.Errorf("open list of tables: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("look at list of tables: %w", err)
+	}
+	manifest, whole, err := badger.ReplayManifestFile(f, 0, badger.Options{})
+	if err != nil {
+		return fmt.Errorf("%w: MANIFEST cannot be read: restore it or a backup; Badger says: %w", inbox.ErrDamaged, err)
+	}
+	for id := range manifest.Tables {
+		name := table.NewFilename(id, dir)
+		if _, err := os.Stat(name); err != nil {
+			return fmt.Errorf("%w: table %s is missing: restore it or a backup: %w", inbox.ErrDamaged, name, err)
+		}
+	}
+	if whole == st.Size() {
+		return nil
+	}
+	for _, t := range tables {
+		id, ok := table.ParseFileID(t)
+		if _, listed := manifest.Tables[id]; ok && !listed {
+			return fmt.Errorf("%w: MANIFEST is cut and does not list table %s; opening would delete it: restore MANIFEST or a backup",
+				inbox.ErrDamaged, t)
+		}
+	}
+	return nil
+}
+
+// checkTable looks at the end of a table: ... index, its length, checksum, its
+// length. In a table that was cut these lengths are arbitrary bytes.
+func checkTable(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("open table: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("look at table: %w", err)
+	}
+	cut := fmt.Errorf("%w: table %s is cut (%d bytes): restore a backup", inbox.ErrDamaged, name, st.Size())
+	rest := st.Size()
+	for range 2 {
+		var b [4]byte
+		if rest < int64(len(b)) {
+			return cut
+		}
+		if _, err := f.ReadAt(b[:], rest-int64(len(b))); err != nil {
+			return fmt.Errorf("read table: %w", err)
+		}
+		n := int64(binary.BigEndian.Uint32(b[:]))
+		rest -= int64(len(b)) + n
+		if n == 0 || rest < 0 {
+			return cut
+		}
+	}
+	return nil
+}
+
+// translate turns Badger's errors into the contract's.
+func translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, badger.ErrDBClosed), errors.Is(err, badger.ErrBlockedWrites):
+		return fmt.Errorf("%w: %w", inbox.ErrClosed, err)
+	default:
+		return err
+	}
+}
+
+// badgerLog passes Badger's log on. Its news is our debugging.
+type badgerLog struct{ log *slog.Logger }
+
+func (l badgerLog) Errorf(f string, a ...any)   { l.log.Error("badger", "message", line(f, a)) }
+func (l badgerLog) Warningf(f string, a ...any) { l.log.Warn("badger", "message", line(f, a)) }
+func (l badgerLog) Infof(f string, a ...any)    { l.log.Debug("badger", "message", line(f, a)) }
+func (l badgerLog) Debugf(string, ...any)       {}
+
+func line(f string, a []any) string { return strings.TrimSpace(fmt.Sprintf(f, a...)) }

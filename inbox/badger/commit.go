@@ -1,0 +1,257 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// Bounds of one group. A transaction of the default memtable takes 2.4 MiB and
+// 26,000 keys; what does not fit goes into another of the same group.
+const (
+	groupOperations = 2048
+	groupBytes      = 1 << 20
+)
+
+// keptBuffers is how many blocks keep their buffer for the next group: enough
+// for a few busy receivers, and little memory after a group for very many.
+const keptBuffers = 64
+
+// commitLoop is the committer. It owns the sessions, the subscription index and
+// the sequence, and is the only one that writes to the database.
+func (s *Store) commitLoop() {
+	defer close(s.committed)
+	var (
+		ops  []operation
+		lazy []*handle
+		more bool
+	)
+	g := newGroup(s)
+	for {
+		ops, lazy, more = s.queue.take(ops, lazy)
+		if !more {
+			return
+		}
+		rest := ops
+		for first := true; first || len(rest) > 0; first = false {
+			if s.Err() != nil {
+				refuse(rest, s.Err())
+				break
+			}
+			g.begin()
+			rest = g.build(rest)
+			if first {
+				g.saveLazily(lazy)
+			}
+			g.finish(g.commit())
+		}
+		clear(ops)
+		clear(lazy)
+	}
+}
+
+// refuse answers operations that will not be carried out.
+func refuse(ops []operation, err error) {
+	for _, op := range ops {
+		op.answer(inbox.Receipt{}, err)
+	}
+}
+
+func (op *operation) answer(r inbox.Receipt, err error) {
+	if op.stored != nil {
+		op.stored(r, err)
+	}
+	if op.applied != nil {
+		op.applied(err)
+	}
+}
+
+// group is the operations that share one commit. Its slices are used again for
+// the next group. Owned by the committer.
+type group struct {
+	s       *Store
+	txn     *badger.Txn
+	puts    int // keys written so far, in all transactions of the group
+	pending int // of these, not committed yet
+	size    int // bytes of keys, values and unfinished blocks
+	now     time.Time
+	full    bool // the disk reserve is reached: appends are refused
+
+	blocks   []block
+	matches  []inbox.Match
+	kept     []kept
+	handover []handover
+	answers  []answer
+	records  []*[]byte     // to give back to the pool
+	saved    []saved       // delivery states written
+	ended    []incarnation // sessions that ended
+}
+
+// kept is one receiver of the message being applied that gets it from disk.
+type kept struct {
+	member inbox.Member
+	grant  inbox.Grant
+}
+
+// saved is a delivery state that the group wrote.
+type saved struct {
+	incarnation incarnation
+	state       inbox.State
+	closed      bool // the inbox was closed with it
+}
+
+// handover is an entry for a connected receiver, handed over after the commit.
+type handover struct {
+	to       *handle
+	entry    inbox.Entry
+	inMemory bool // it is not on disk
+}
+
+// answer is what is called after the commit, in the order of the operations.
+type answer struct {
+	op      operation
+	receipt inbox.Receipt
+	err     error
+}
+
+func newGroup(s *Store) *group { return &group{s: s} }
+
+func (g *group) begin() {
+	g.txn = g.s.db.NewTransaction(true)
+	g.puts, g.pending, g.size = 0, 0, 0
+	g.now = time.Now()
+	g.full = g.s.disk.full(g.now)
+}
+
+// build applies operations in order until the group is full or nothing is left,
+// and returns the rest.
+func (g *group) build(ops []operation) []operation {
+	n := 0
+	for n < len(ops) && n < groupOperations && g.size < groupBytes {
+		op := ops[n]
+		n++
+		a := answer{op: op}
+		if op.envelope != nil {
+			a.receipt, a.err = g.append(op.envelope, *op.record)
+			g.records = append(g.records, op.record)
+		} else {
+			op.apply(g)
+		}
+		g.answers = append(g.answers, a)
+	}
+	for i := range g.blocks {
+		g.closeBlock(&g.blocks[i])
+	}
+	return ops[n:]
+}
+
+// commit makes the group durable. This is the line of the store: before it
+// nothing is promised, after it everything is on stable storage.
+func (g *group) commit() error {
+	if g.pending == 0 {
+		g.txn.Discard() // only connected receivers that end with their link: nothing to sync
+		return nil
+	}
+	if err := g.txn.Commit(); err != nil { // returns after the sync
+		return fmt.Errorf("commit: %w", err)
+	}
+	g.s.stats.commits.Add(1)
+	return nil
+}
+
+// put adds a key to the group's transaction. Key and value must not change
+// before the commit. A transaction that is full is committed and another begun:
+// the group is still answered as one, after the last.
+func (g *group) put(key, value []byte) {
+	g.write(&badger.Entry{Key: key, Value: value})
+	g.size += len(key) + len(value)
+}
+
+func (g *group) delete(key []byte) {
+	g.retry(func() error { return g.txn.Delete(key) })
+	g.size += len(key)
+}
+
+func (g *group) write(e *badger.Entry) { g.retry(func() error { return g.txn.SetEntry(e) }) }
+
+func (g *group) retry(do func() error) {
+	if g.s.Err() != nil {
+		return
+	}
+	err := do()
+	if errors.Is(err, badger.ErrTxnTooBig) {
+		if err = g.commit(); err == nil {
+			g.txn = g.s.db.NewTransaction(true)
+			g.pending = 0
+			err = do()
+		}
+	}
+	if err != nil {
+		g.s.fail(fmt.Errorf("write: %w", err))
+		return
+	}
+	g.puts++
+	g.pending++
+}
+
+// closeBlock writes a finished block.
+func (g *group) closeBlock(b *block) {
+	if len(b.buf) == 0 {
+		return
+	}
+	e := &badger.Entry{Key: blockKey(b.incarnation, b.last), Value: b.buf}
+	if b.references {
+		e.UserMeta = metaReferences
+	}
+	g.write(e)
+}
+
+// finish hands over and answers, in the order of the operations: first what
+// became visible, then the acknowledgements.
+func (g *group) finish(err error) {
+	if err != nil {
+		g.s.fail(err)
+	}
+	err = g.s.Err()
+	for i := range g.blocks {
+		g.s.sessions.at(g.blocks[i].member).building = 0
+	}
+	if err == nil {
+		for i := range g.handover {
+			g.handover[i].to.deliver(&g.handover[i])
+		}
+	}
+	for i := range g.answers {
+		a := &g.answers[i]
+		if a.err == nil && err != nil {
+			a.err = fmt.Errorf("%w: %w", inbox.ErrUncertain, err)
+		}
+		a.op.answer(a.receipt, a.err)
+	}
+	if err == nil {
+		g.s.sweeper.committed(g.saved, g.ended)
+	}
+	for _, r := range g.records {
+		recordPool.Put(r)
+	}
+	g.reset()
+}
+
+// reset forgets the group's content and keeps its slices.
+func (g *group) reset() {
+	clear(g.handover)
+	clear(g.answers)
+	clear(g.saved)
+	clear(g.kept)
+	for i := keptBuffers; i < len(g.blocks); i++ {
+		g.blocks[i].buf = nil
+	}
+	g.blocks = g.blocks[:0]
+	g.handover, g.answers = g.handover[:0], g.answers[:0]
+	g.records, g.kept = g.records[:0], g.kept[:0]
+	g.saved, g.ended = g.saved[:0], g.ended[:0]
+}

@@ -1,0 +1,28 @@
+// Package badger is the durable storage engine: an [inbox.Store] in an embedded
+// Badger database.
+//
+// Call [Open] first. To find the line that makes a message durable, read
+// group.commit in commit.go: every operation of every connection goes through
+// one queue into one goroutine, the committer, which writes a group of them as
+// one transaction and one sync. Sequence numbers are given there, so the order
+// of keys is the order of commits is the order of visibility.
+//
+// # What is written
+//
+// All messages that one group has for one receiver go into one block: one key
+// and one value, however many they are (block.go). A message for one receiver
+// stands in its block; a message for several is written once as a body, and the
+// blocks refer to it. Every key is drawn in keys.go.
+//
+// # What is guaranteed
+//
+// A nil error in done means that the transaction was synced. After a failed
+// commit nothing is known about the store's memory any more, so the failure is
+// final: [Store.Failed] is closed and everything gets [inbox.ErrClosed].
+//
+// # Goroutines
+//
+// The committer and the sweeper, both started by Open and ended by Close. The
+// sweeper finds what receivers have finished and hands the deletions to the
+// committer; it reads, and never writes by itself. Badger has its own.
+package badger

@@ -1,0 +1,247 @@
+package badger
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// Bounds of what one connected receiver holds in memory: entries read ahead
+// from disk, or handed over by the committer and not taken yet.
+const (
+	readyEntries = 1024
+	readyBytes   = 1 << 20
+)
+
+// handle is an inbox in the hands of its owner: the reading side of one
+// session, until the owner closes it or is fenced.
+//
+// Entries come to it in two ways. While it is behind, Next reads pages from
+// disk. Once a page comes back empty it has caught up, and the committer hands
+// new entries over directly, so that a receiver that keeps up never reads. When
+// what was handed over exceeds the bounds, it is behind again, and the rest
+// waits on disk. A session without a record has nothing on disk while it has
+// caught up; when it falls behind, its entries are written like everybody's.
+type handle struct {
+	s           *Store
+	receiver    inbox.Receiver
+	incarnation incarnation
+	member      inbox.Member
+	stored      bool
+	state       func() inbox.State
+	live        func(inbox.Entry)
+	resumed     inbox.State // as found when it was opened
+
+	dirty  atomic.Bool   // a lazy save is queued
+	wake   chan struct{} // holds one; a hint that the fields below changed
+	fenced chan struct{} // closed when a newer owner opened the inbox, or this one closed it
+
+	mu       sync.Mutex
+	position inbox.Position // everything up to here was returned by Next or is in ready
+	last     inbox.Position // everything up to here is visible; nothing beyond is read
+	ready    []inbox.Entry  // to be returned next
+	bytes    int            // payload in ready
+	caughtUp bool           // everything up to last is in ready or was returned
+	promised int            // entries that were reserved and are not handed over yet
+}
+
+// deliver takes an entry after its commit. Runs on the committer; never blocks.
+func (h *handle) deliver(d *handover) {
+	if d.entry.Position == 0 {
+		h.live(d.entry)
+		return
+	}
+	h.mu.Lock()
+	h.last = d.entry.Position
+	if d.inMemory {
+		h.promised--
+	}
+	// What was promised to be in memory must be, and what comes before it too.
+	if d.inMemory || h.promised > 0 || h.caughtUp && h.hasRoomLocked(len(d.entry.Envelope.Payload)) {
+		h.position = d.entry.Position
+		h.ready = append(h.ready, d.entry)
+		h.bytes += len(d.entry.Envelope.Payload)
+	} else {
+		h.caughtUp = false
+	}
+	h.mu.Unlock()
+	h.hint()
+}
+
+// reserve promises room for an entry that will not be on disk, or reports that
+// it has to be. Runs on the committer, while the group is built.
+func (h *handle) reserve(size int) bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.caughtUp || len(h.ready)+h.promised >= readyEntries || !h.hasRoomLocked(size) {
+		h.caughtUp = false
+		return false
+	}
+	h.promised++
+	return true
+}
+
+func (h *handle) hasRoomLocked(size int) bool {
+	return len(h.ready) < readyEntries && (len(h.ready) == 0 || h.bytes+size <= readyBytes)
+}
+
+func (h *handle) hint() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Next implements [inbox.Inbox]. A receiver that has caught up costs a lock
+// and a copy of the entries; one that is behind reads a page from disk every
+// 200 entries or 256 KiB (see readPage for its cost).
+func (h *handle) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, error) {
+	for {
+		entries, behind, err := h.takeReady(max, maxBytes)
+		if err != nil || len(entries) > 0 {
+			return entries, err
+		}
+		if behind {
+			if err := h.readAhead(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		select {
+		case <-h.wake:
+		case <-h.fenced:
+		case <-h.s.closing:
+			return nil, inbox.ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// takeReady returns entries from memory, or reports whether there may be some
+// on disk.
+func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind bool, err error) {
+	if h.isFenced() {
+		return nil, false, inbox.ErrFenced
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(h.ready) && n < max {
+		size := len(h.ready[n].Envelope.Payload)
+		if n > 0 && bytes+size > maxBytes {
+			break
+		}
+		bytes += size
+		n++
+	}
+	if n == 0 {
+		return nil, !h.caughtUp, nil
+	}
+	entries = append(make([]inbox.Entry, 0, n), h.ready[:n]...)
+	clear(h.ready[:n])
+	h.ready = h.ready[n:]
+	h.bytes -= bytes
+	if len(h.ready) == 0 {
+		h.ready = h.ready[:0:0]
+	}
+	return entries, false, nil
+}
+
+// readAhead reads the next page into ready, or finds that there is none and
+// that the receiver has caught up. No lock is held while it reads.
+func (h *handle) readAhead() error {
+	h.mu.Lock()
+	after, upTo := h.position, h.last
+	h.mu.Unlock()
+
+	page, size, err := h.s.readPage(h.incarnation, after, upTo)
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(page) > 0 {
+		// Nothing was handed over meanwhile: whoever is behind gets nothing.
+		h.ready = append(h.ready, page...)
+		h.bytes += size
+		h.position = page[len(page)-1].Position
+		return nil
+	}
+	if h.last == upTo {
+		h.caughtUp = true
+	} else if h.position < upTo {
+		h.position = upTo // gaps, or entries that are gone: not to be looked for again
+	}
+	return nil
+}
+
+// Read implements [inbox.Inbox]. It costs one seek for each block.
+func (h *handle) Read(_ context.Context, at []inbox.Position) ([]inbox.Entry, error) {
+	if h.isFenced() {
+		return nil, inbox.ErrFenced
+	}
+	entries, err := h.s.readAt(h.incarnation, at)
+	if err != nil {
+		return nil, fmt.Errorf("read entries: %w", err)
+	}
+	return entries, nil
+}
+
+// State implements [inbox.Inbox].
+func (h *handle) State() inbox.State { return h.resumed }
+
+// Save implements [inbox.Inbox]. A lazy save costs an atomic load while another
+// is queued.
+func (h *handle) Save(done func(error)) {
+	if done == nil {
+		if h.state != nil && !h.dirty.Load() && h.dirty.CompareAndSwap(false, true) {
+			h.s.queue.putLazy(h)
+		}
+		return
+	}
+	err := h.s.queue.put(context.Background(), operation{
+		apply: func(g *group) {
+			if h.owns() {
+				g.saveState(h, false)
+			}
+		},
+		applied: func(err error) {
+			if err == nil && h.isFenced() {
+				err = inbox.ErrFenced
+			}
+			done(err)
+		},
+	})
+	if err != nil {
+		go done(err)
+	}
+}
+
+func (h *handle) isFenced() bool {
+	select {
+	case <-h.fenced:
+		return true
+	default:
+		return false
+	}
+}
+
+// owns reports whether h is still the owner of its session. Runs on the
+// committer, which decides that.
+func (h *handle) owns() bool {
+	return !h.isFenced() && h.s.sessions.at(h.member).owner == h
+}
+
+// fence ends h. Runs on the committer.
+func (h *handle) fence() {
+	close(h.fenced)
+	h.hint()
+}

@@ -1,0 +1,274 @@
+package badger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+var _ inbox.Inbox = (*handle)(nil)
+
+// do runs apply on the committer and returns when its group is durable.
+func (s *Store) do(ctx context.Context, what string, apply func(*group) error) error {
+	var refused error
+	done := make(chan error, 1)
+	err := s.queue.put(ctx, operation{
+		apply:   func(g *group) { refused = apply(g) },
+		applied: func(err error) { done <- err },
+	})
+	if err == nil {
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, ctx.Err())
+		}
+	}
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// Open implements [inbox.Store]. It costs a commit that it shares with whatever
+// else is waiting, and one read.
+func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
+	var (
+		h       *handle
+		resumed bool
+	)
+	err := s.do(ctx, "open inbox", func(g *group) error {
+		h, resumed = g.open(r, o)
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if resumed {
+		if err := h.restore(); err != nil {
+			return nil, false, fmt.Errorf("open inbox: %w", err)
+		}
+	}
+	return h, resumed, nil
+}
+
+// open makes a handle the owner of r's session.
+func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, bool) {
+	s := g.s
+	m := s.sessions.member(r)
+	if m != 0 {
+		sess := s.sessions.at(m)
+		if sess.owner != nil {
+			sess.owner.fence()
+			sess.owner = nil
+		}
+		if o.Fresh || sess.expiry == inbox.ExpiryAtOnce || s.expired(sess, g.now) {
+			g.end(m)
+			m = 0
+		}
+	}
+	resumed := m != 0
+	if !resumed {
+		m = s.sessions.add(session{receiver: r, incarnation: g.nextIncarnation(), stored: o.Expiry != inbox.ExpiryAtOnce})
+	}
+	sess := s.sessions.at(m)
+	sess.expiry, sess.ended = o.Expiry, 0
+	if sess.stored {
+		g.putSession(sess)
+	}
+	h := &handle{
+		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored,
+		state: o.State, live: o.Live,
+		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
+		last: s.sequence, caughtUp: !resumed, position: 0,
+	}
+	if !resumed {
+		h.position = s.sequence
+	}
+	sess.owner = h
+	return h, resumed
+}
+
+// end removes a session with everything that belongs to it: what is in memory
+// now, what is on disk in the background. The note to purge is durable with
+// the group.
+func (g *group) end(m inbox.Member) {
+	s := g.s
+	sess := s.sessions.at(m)
+	s.index.RemoveAll(m)
+	if sess.stored {
+		g.delete(sessionKey(sess.receiver))
+	}
+	if sess.stored || sess.spilled {
+		g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
+		g.ended = append(g.ended, sess.incarnation)
+	}
+	s.sessions.remove(m)
+}
+
+const incarnationLease = 1 << 10
+
+func (g *group) nextIncarnation() incarnation {
+	s := g.s
+	s.incarnation++
+	if s.incarnation >= s.incarnationEnd {
+		s.incarnationEnd = s.incarnation + incarnationLease
+		g.put(keyIncarnation, binary.BigEndian.AppendUint64(nil, uint64(s.incarnationEnd)))
+	}
+	return s.incarnation
+}
+
+func (g *group) putSession(sess *session) {
+	value, err := appendSession(nil, sess)
+	if err != nil {
+		g.s.fail(fmt.Errorf("encode session: %w", err))
+		return
+	}
+	g.put(sessionKey(sess.receiver), value)
+}
+
+// restore reads the delivery state. Runs on the opener; nobody else writes it
+// from now on.
+func (h *handle) restore() error {
+	var swept inbox.Position
+	err := h.s.db.View(func(txn *badger.Txn) error {
+		item, err := txn.Get(numberKey(prefixState, uint64(h.incarnation)))
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return item.Value(func(v []byte) (err error) {
+			swept, h.resumed, err = parseStateRecord(v)
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("read delivery state: %w", translate(err))
+	}
+	h.mu.Lock()
+	h.position = h.resumed.Sent
+	h.mu.Unlock()
+	h.s.sweeper.opened(h.incarnation, swept, h.resumed)
+	return nil
+}
+
+// Subscriptions implements [inbox.Inbox].
+func (h *handle) Subscriptions(ctx context.Context) (subs []inbox.Subscription, err error) {
+	err = h.s.do(ctx, "list subscriptions", func(*group) error {
+		if !h.owns() {
+			return inbox.ErrFenced
+		}
+		subs = h.s.index.Subscriptions(h.member)
+		return nil
+	})
+	return subs, err
+}
+
+// Subscribe implements [inbox.Inbox]: the index changes between two messages
+// of the same order, so a subscription begins exactly where it was committed.
+func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (existed []bool, err error) {
+	err = h.s.do(ctx, "subscribe", func(g *group) error {
+		if !h.owns() {
+			return inbox.ErrFenced
+		}
+		for _, sub := range subs {
+			existed = append(existed, h.s.index.Subscribe(h.member, sub))
+			if !h.stored {
+				continue
+			}
+			value, err := appendSubscription(nil, sub)
+			if err != nil {
+				return err
+			}
+			g.put(subscriptionKey(h.incarnation, sub.Filter), value)
+		}
+		return nil
+	})
+	return existed, err
+}
+
+// Unsubscribe implements [inbox.Inbox].
+func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error) {
+	err = h.s.do(ctx, "unsubscribe", func(g *group) error {
+		if !h.owns() {
+			return inbox.ErrFenced
+		}
+		for _, filter := range filters {
+			was := h.s.index.Unsubscribe(h.member, filter)
+			existed = append(existed, was)
+			if was && h.stored {
+				g.delete(subscriptionKey(h.incarnation, filter))
+			}
+		}
+		return nil
+	})
+	return existed, err
+}
+
+// Close implements [inbox.Inbox].
+func (h *handle) Close(ctx context.Context, expiry inbox.Expiry) error {
+	return h.s.do(ctx, "close inbox", func(g *group) error {
+		if !h.owns() {
+			return inbox.ErrFenced
+		}
+		sess := h.s.sessions.at(h.member)
+		sess.owner = nil
+		if expiry == inbox.ExpiryAtOnce || !sess.stored {
+			h.fence()
+			g.end(h.member)
+			return nil
+		}
+		sess.expiry, sess.ended = expiry, g.now.UnixMilli()
+		g.saveState(h, true)
+		g.putSession(sess)
+		h.fence()
+		return nil
+	})
+}
+
+// Sessions implements [inbox.Store]. It takes the sessions from the committer
+// a thousand at a time.
+func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
+	return func(yield func(inbox.Session, error) bool) {
+		for next := 1; ; {
+			var part []inbox.Session
+			err := s.do(ctx, "list sessions", func(*group) error {
+				end := min(next+1000, len(s.sessions.byMember))
+				for ; next < end; next++ {
+					if sess := s.sessions.byMember[next]; sess.incarnation != 0 {
+						part = append(part, inbox.Session{
+							Receiver: sess.receiver, Expiry: sess.expiry,
+							Connected: sess.owner != nil, Ended: sess.ended,
+						})
+					}
+				}
+				if next >= len(s.sessions.byMember) {
+					next = 0
+				}
+				return nil
+			})
+			if err != nil {
+				yield(inbox.Session{}, err)
+				return
+			}
+			for _, sess := range part {
+				if !yield(sess, nil) {
+					return
+				}
+			}
+			if next == 0 {
+				return
+			}
+		}
+	}
+}

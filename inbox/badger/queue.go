@@ -1,0 +1,153 @@
+package badger
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// operation is one request to the committer: a message to append, or, for
+// everything rarer, a function to apply.
+type operation struct {
+	envelope *inbox.Envelope
+	record   *[]byte // the envelope's stored form; goes back to the pool after the commit
+	stored   func(inbox.Receipt, error)
+
+	apply   func(*group)
+	applied func(error) // after the commit; may be nil
+}
+
+// queueLimit bounds the operations that wait for the committer.
+const queueLimit = 4096
+
+// lazyDelay is how long a lazy save may wait for a group to ride on.
+const lazyDelay = 100 * time.Millisecond
+
+// queue holds what waits for the committer: operations in order, bounded; and
+// the inboxes with a lazy save, each at most once. Taking swaps the whole slice, so a
+// group costs one lock and not one a message.
+type queue struct {
+	mu     sync.Mutex
+	ops    []operation
+	lazy   []*handle
+	due    time.Time     // when the lazy saves must be written; zero if there are none
+	room   chan struct{} // closed when operations were taken, while someone waits for room
+	closed bool
+
+	wake chan struct{} // holds one; a hint that there is something to take
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// put appends op, waiting for room while the queue is full. Runs on any
+// goroutine but the committer's.
+func (q *queue) put(ctx context.Context, op operation) error {
+	q.mu.Lock()
+	for len(q.ops) >= queueLimit && !q.closed {
+		if q.room == nil {
+			q.room = make(chan struct{})
+		}
+		room := q.room
+		q.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		q.mu.Lock()
+	}
+	if q.closed {
+		q.mu.Unlock()
+		return inbox.ErrClosed
+	}
+	q.ops = append(q.ops, op)
+	first := len(q.ops) == 1
+	q.mu.Unlock()
+	if first {
+		q.hint()
+	}
+	return nil
+}
+
+// putLazy notes that h has a state to save. It never waits.
+func (q *queue) putLazy(h *handle) {
+	q.mu.Lock()
+	first := len(q.lazy) == 0
+	q.lazy = append(q.lazy, h)
+	if first {
+		q.due = time.Now().Add(lazyDelay)
+	}
+	q.mu.Unlock()
+	if first {
+		q.hint()
+	}
+}
+
+func (q *queue) hint() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take waits for operations or for lazy saves that are due, and returns them;
+// the caller's emptied slices are used for what comes next. Lazy saves ride on
+// a group that is made anyway once half their time is over. It reports false
+// when the queue is closed and empty. Runs on the committer.
+func (q *queue) take(ops []operation, lazy []*handle) ([]operation, []*handle, bool) {
+	for {
+		q.mu.Lock()
+		now := time.Now()
+		lazyDue := !q.due.IsZero() && (q.closed || now.After(q.due) ||
+			len(q.ops) > 0 && now.After(q.due.Add(-lazyDelay/2)))
+		if len(q.ops) > 0 || lazyDue {
+			ops, q.ops = q.ops, ops[:0]
+			lazy = lazy[:0]
+			if lazyDue {
+				lazy, q.lazy = q.lazy, lazy
+				q.due = time.Time{}
+			}
+			if q.room != nil {
+				close(q.room)
+				q.room = nil
+			}
+			q.mu.Unlock()
+			return ops, lazy, true
+		}
+		if q.closed {
+			q.mu.Unlock()
+			return nil, nil, false
+		}
+		due := q.due
+		q.mu.Unlock()
+		q.wait(due)
+	}
+}
+
+// wait returns at the next hint, or when lazy saves are due.
+func (q *queue) wait(due time.Time) {
+	if due.IsZero() {
+		<-q.wake
+		return
+	}
+	t := time.NewTimer(time.Until(due))
+	defer t.Stop()
+	select {
+	case <-q.wake:
+	case <-t.C:
+	}
+}
+
+// close refuses what comes later; what is queued will still be taken.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+	q.mu.Unlock()
+	q.hint()
+}

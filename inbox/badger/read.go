@@ -1,0 +1,152 @@
+package badger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// A page read from disk ends with the block in which it reaches one of these.
+const (
+	pageEntries = 200
+	pageBytes   = 256 << 10
+)
+
+// readPage returns the entries of an inbox after one position and up to another,
+// and the size of their payloads. It seeks to the first, so a page costs the
+// same wherever it is: about 10 µs and 0.2 µs an entry in blocks, 1 µs an entry
+// by reference.
+func (s *Store) readPage(inc incarnation, after, upTo inbox.Position) (page []inbox.Entry, size int, err error) {
+	err = s.db.View(func(txn *badger.Txn) error {
+		it := blocksOf(txn, inc)
+		defer it.Close()
+		for it.Seek(blockKey(inc, after+1)); it.Valid() && len(page) < pageEntries && size < pageBytes; it.Next() {
+			entries := s.readEntries(txn, it.Item())
+			for {
+				e, ok := entries.next()
+				if !ok || e.position > upTo {
+					break
+				}
+				if e.position <= after {
+					continue
+				}
+				entry, ok := s.entry(txn, e)
+				if !ok {
+					continue
+				}
+				page = append(page, entry)
+				size += len(entry.Envelope.Payload)
+			}
+		}
+		return nil
+	})
+	s.stats.pages.Add(1)
+	return page, size, translate(err)
+}
+
+// readAt returns the entries at the given ascending positions that exist.
+func (s *Store) readAt(inc incarnation, at []inbox.Position) (found []inbox.Entry, err error) {
+	err = s.db.View(func(txn *badger.Txn) error {
+		it := blocksOf(txn, inc)
+		defer it.Close()
+		for len(at) > 0 {
+			it.Seek(blockKey(inc, at[0]))
+			if !it.Valid() {
+				return nil
+			}
+			last := inbox.Position(keyNumber(it.Item().Key()))
+			entries := s.readEntries(txn, it.Item())
+			for e, ok := entries.next(); ok; e, ok = entries.next() {
+				if _, wanted := slices.BinarySearch(at, e.position); !wanted {
+					continue
+				}
+				if entry, ok := s.entry(txn, e); ok {
+					found = append(found, entry)
+				}
+			}
+			for len(at) > 0 && at[0] <= last {
+				at = at[1:]
+			}
+		}
+		return nil
+	})
+	return found, translate(err)
+}
+
+// blocksOf returns an iterator over the blocks of one inbox. Values are not
+// prefetched: a page needs few of them, and the iterator would read far more.
+func blocksOf(txn *badger.Txn, inc incarnation) *badger.Iterator {
+	return txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixBlock, uint64(inc))})
+}
+
+// entryReader reads the entries of one block; what is damaged is reported and
+// left out, so that it holds up nobody.
+type entryReader struct {
+	s     *Store
+	block blockReader
+	key   []byte
+}
+
+func (s *Store) readEntries(_ *badger.Txn, item *badger.Item) entryReader {
+	r := entryReader{s: s, key: item.KeyCopy(nil)}
+	value, err := item.ValueCopy(nil)
+	if err == nil {
+		r.block, err = readBlock(value)
+	}
+	if err != nil {
+		s.reportDamage("block", r.key, err)
+	}
+	return r
+}
+
+func (r *entryReader) next() (stored, bool) {
+	e, ok, err := r.block.next()
+	if err != nil {
+		r.s.reportDamage("block", r.key, err)
+		return stored{}, false
+	}
+	return e, ok
+}
+
+// entry makes an entry of what stands in a block, and fetches its body if that
+// is kept apart.
+func (s *Store) entry(txn *badger.Txn, e stored) (inbox.Entry, bool) {
+	record := e.record
+	key := numberKey(prefixBody, uint64(e.position))
+	if e.reference {
+		item, err := txn.Get(key)
+		if err == nil {
+			err = item.Value(func(v []byte) (err error) { _, record, err = parseBody(slices.Clone(v)); return err })
+		}
+		if err != nil {
+			s.reportDamage("body", key, err)
+			return inbox.Entry{}, false
+		}
+	}
+	env, err := inbox.ParseEnvelope(record)
+	if err != nil {
+		s.reportDamage("envelope", key, err)
+		return inbox.Entry{}, false
+	}
+	env.ID = inbox.MessageID{Sequence: e.position, Store: s.id}
+	return inbox.Entry{Position: e.position, Envelope: env, Grant: e.grant}, true
+}
+
+// parseBody splits a body into how many inboxes referred to it at first, and
+// the envelope's record.
+func parseBody(b []byte) (references uint64, record []byte, err error) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, fmt.Errorf("read body: count: %w", inbox.ErrDamaged)
+	}
+	return v, b[n:], nil
+}
+
+func (s *Store) reportDamage(what string, key []byte, err error) {
+	s.stats.damaged.Add(1)
+	s.log.Error("stored record cannot be read and is left out", "what", what, "key", fmt.Sprintf("%x", key), "error", err)
+}

@@ -1,0 +1,174 @@
+package badger
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// session is what the store holds in memory for each session, connected or
+// not. Owned by the committer.
+type session struct {
+	receiver    inbox.Receiver
+	incarnation incarnation
+	owner       *handle // nil while the receiver is away
+	ended       int64   // when the last link ended, Unix milliseconds
+	expiry      inbox.Expiry
+	building    int32 // 1 + index of the session's block in the group being built; 0 if it has none
+	stored      bool  // has a record and outlives its link; otherwise it is in memory,
+	spilled     bool  // but for what its receiver was too slow to take
+}
+
+// sessions finds sessions by receiver and by member number. Numbers of ended
+// sessions are used again. Owned by the committer.
+type sessions struct {
+	byReceiver map[inbox.Receiver]inbox.Member
+	byMember   []session // byMember[0] stays empty: member 0 is nobody
+	free       []inbox.Member
+}
+
+func newSessions() *sessions {
+	return &sessions{byReceiver: map[inbox.Receiver]inbox.Member{}, byMember: make([]session, 1)}
+}
+
+// member returns the number of r's session, 0 if there is none.
+func (s *sessions) member(r inbox.Receiver) inbox.Member { return s.byReceiver[r] }
+
+// at returns the session with number m. The pointer is valid until the next add.
+func (s *sessions) at(m inbox.Member) *session { return &s.byMember[m] }
+
+func (s *sessions) add(n session) inbox.Member {
+	var m inbox.Member
+	if last := len(s.free) - 1; last >= 0 {
+		m = s.free[last]
+		s.free = s.free[:last]
+		s.byMember[m] = n
+	} else {
+		m = inbox.Member(len(s.byMember))
+		s.byMember = append(s.byMember, n)
+	}
+	s.byReceiver[n.receiver] = m
+	return m
+}
+
+func (s *sessions) remove(m inbox.Member) {
+	delete(s.byReceiver, s.byMember[m].receiver)
+	s.byMember[m] = session{}
+	s.free = append(s.free, m)
+}
+
+// sessionVersion is the version of the session record:
+//
+//	[version, receiver, incarnation, expiry seconds, ended ms]
+const sessionVersion = 1
+
+func appendSession(dst []byte, s *session) ([]byte, error) {
+	return appendRecord(dst, sessionVersion, string(s.receiver), uint64(s.incarnation), uint64(s.expiry), s.ended)
+}
+
+func parseSession(b []byte) (session, error) {
+	d, err := openRecord("session", b, sessionVersion, 5)
+	if err != nil {
+		return session{}, err
+	}
+	s := session{
+		receiver:    inbox.Receiver(d.string()),
+		incarnation: incarnation(d.uint()),
+		expiry:      inbox.Expiry(d.uint()),
+		ended:       d.int(),
+		stored:      true,
+	}
+	return s, d.err()
+}
+
+// subscriptionVersion is the version of the subscription record:
+//
+//	[version, filter, qos, no local, retain as published, retain handling, identifier]
+const subscriptionVersion = 1
+
+func appendSubscription(dst []byte, s inbox.Subscription) ([]byte, error) {
+	return appendRecord(dst, subscriptionVersion, s.Filter, uint64(s.QoS), s.NoLocal, s.RetainAsPublished,
+		uint64(s.RetainHandling), uint64(s.Identifier))
+}
+
+func parseSubscription(b []byte) (inbox.Subscription, error) {
+	d, err := openRecord("subscription", b, subscriptionVersion, 7)
+	if err != nil {
+		return inbox.Subscription{}, err
+	}
+	s := inbox.Subscription{
+		Filter:            d.string(),
+		QoS:               byte(d.uint()),
+		NoLocal:           d.bool(),
+		RetainAsPublished: d.bool(),
+		RetainHandling:    byte(d.uint()),
+		Identifier:        uint32(d.uint()),
+	}
+	return s, d.err()
+}
+
+// appendRecord appends a small record: a msgpack array, version first.
+func appendRecord(dst []byte, version int, fields ...any) ([]byte, error) {
+	buf := bytes.NewBuffer(dst)
+	e := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(e)
+	e.Reset(buf)
+	e.UseCompactInts(true)
+	if err := e.EncodeArrayLen(1 + len(fields)); err != nil {
+		return dst, err
+	}
+	if err := e.EncodeInt(int64(version)); err != nil {
+		return dst, err
+	}
+	for _, f := range fields {
+		if err := e.Encode(f); err != nil {
+			return dst, err
+		}
+	}
+	return buf.Bytes(), nil
+}
+
+// recordReader reads the fields of a small record; the first error sticks.
+type recordReader struct {
+	what   string
+	d      *msgpack.Decoder
+	failed error
+}
+
+// openRecord checks the version and that at least fields are there; records of
+// later versions may have more.
+func openRecord(what string, b []byte, version, fields int) (*recordReader, error) {
+	r := &recordReader{what: what, d: msgpack.NewDecoder(bytes.NewReader(b))}
+	n, err := r.d.DecodeArrayLen()
+	if err != nil || n < fields {
+		return nil, fmt.Errorf("read %s record: not an array of %d fields: %w", what, fields, inbox.ErrDamaged)
+	}
+	v, err := r.d.DecodeInt()
+	if err != nil || v != version {
+		return nil, fmt.Errorf("read %s record: version %d, this program knows %d: %w", what, v, version, inbox.ErrDamaged)
+	}
+	return r, nil
+}
+
+func (r *recordReader) string() string { return field(r, r.d.DecodeString) }
+func (r *recordReader) uint() uint64   { return field(r, r.d.DecodeUint64) }
+func (r *recordReader) int() int64     { return field(r, r.d.DecodeInt64) }
+func (r *recordReader) bool() bool     { return field(r, r.d.DecodeBool) }
+
+func (r *recordReader) err() error {
+	if r.failed == nil {
+		return nil
+	}
+	return fmt.Errorf("read %s record: %w: %w", r.what, r.failed, inbox.ErrDamaged)
+}
+
+func field[T any](r *recordReader, decode func() (T, error)) (v T) {
+	if r.failed != nil {
+		return v
+	}
+	v, r.failed = decode()
+	return v
+}

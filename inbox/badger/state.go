@@ -1,0 +1,57 @@
+package badger
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// stateVersion is the version of the delivery state record:
+//
+//	version:1  swept:uvarint  state
+//
+// swept is how far the sweeper has come: blocks up to there are deleted, but
+// for those with open entries.
+const stateVersion = 1
+
+func parseStateRecord(b []byte) (swept inbox.Position, st inbox.State, err error) {
+	if len(b) == 0 || b[0] != stateVersion {
+		return 0, st, fmt.Errorf("read delivery state: not of version %d: %w", stateVersion, inbox.ErrDamaged)
+	}
+	v, n := binary.Uvarint(b[1:])
+	if n <= 0 {
+		return 0, st, fmt.Errorf("read delivery state: swept: %w", inbox.ErrDamaged)
+	}
+	st, err = inbox.ParseState(b[1+n:])
+	return inbox.Position(v), st, err
+}
+
+// saveLazily writes the states of inboxes whose owners asked for it without
+// waiting. Many acknowledgements are one write.
+func (g *group) saveLazily(lazy []*handle) {
+	for _, h := range lazy {
+		h.dirty.Store(false) // before the state is taken: what comes later asks again
+		if h.owns() {
+			g.saveState(h, false)
+		}
+	}
+}
+
+// saveState writes the delivery state of h as it is now.
+func (g *group) saveState(h *handle, closed bool) {
+	if h.state == nil {
+		return
+	}
+	sess := g.s.sessions.at(h.member)
+	if !sess.stored && !sess.spilled {
+		return
+	}
+	st := h.state()
+	g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
+	if !sess.stored {
+		return
+	}
+	value := binary.AppendUvarint([]byte{stateVersion}, uint64(g.s.sweeper.sweptUpTo(h.incarnation)))
+	g.put(numberKey(prefixState, uint64(h.incarnation)), inbox.AppendState(value, st))
+}
