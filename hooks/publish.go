@@ -231,7 +231,7 @@ func packetOf(e *inbox.Envelope, qos byte) packets.Packet {
 		},
 	}
 	if e.Expiry > 0 {
-		pk.Expiry = (e.Expiry + 999) / 1000
+		pk.Expiry = e.Expiry / 1000
 	}
 	if e.PayloadFormat != inbox.FormatAbsent {
 		pk.Properties.PayloadFormatFlag = true
