@@ -108,5 +108,6 @@ func isOpen(s inbox.State, p inbox.Position) bool {
 
 func clone(s inbox.State) inbox.State {
 	s.Open = slices.Clone(s.Open)
+	s.Resting = slices.Clone(s.Resting)
 	return s
 }

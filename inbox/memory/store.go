@@ -111,7 +111,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 	if resumed {
 		held.fenceLocked()
 	}
-	if !resumed || o.Fresh {
+	if !resumed || o.Fresh || held.expiry == inbox.ExpiryAtOnce { // a new link is the end of the old one
 		held, resumed = newSession(), false
 		s.sessions[r] = held
 	}

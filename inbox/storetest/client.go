@@ -59,8 +59,7 @@ func (tr *trial) tryConnect(r inbox.Receiver, o inbox.OpenOptions) (*client, err
 	c.Inbox, c.resumed = in, resumed
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state = in.State()
-	c.state.Open = slices.Clone(c.state.Open)
+	c.state = clone(in.State())
 	return c, nil
 }
 
@@ -68,8 +67,12 @@ func (tr *trial) tryConnect(r inbox.Receiver, o inbox.OpenOptions) (*client, err
 func (c *client) current() inbox.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.state
+	return clone(c.state)
+}
+
+func clone(s inbox.State) inbox.State {
 	s.Open = slices.Clone(s.Open)
+	s.Resting = slices.Clone(s.Resting)
 	return s
 }
 
@@ -242,11 +245,12 @@ func (c *client) read(at ...inbox.Position) []inbox.Entry {
 	return got
 }
 
-// sameState compares states, where no open deliveries are written either way.
+// sameState compares states; nil and empty are the same.
 func sameState(tr *trial, got, want inbox.State) {
 	tr.Helper()
 	if got.Sent != want.Sent || got.LastID != want.LastID {
 		tr.Fatalf("state: sent %d, last id %d, want sent %d, last id %d", got.Sent, got.LastID, want.Sent, want.LastID)
 	}
 	same(tr, "open deliveries", got.Open, want.Open)
+	same(tr, "resting ids", got.Resting, want.Resting)
 }
