@@ -177,9 +177,6 @@ func (b *Broker) Serve(ctx context.Context) error {
 	if err := b.start(); err != nil {
 		return err
 	}
-	for _, e := range b.endpoints {
-		b.options.Log.Info("listening", "protocol", e.protocol, "address", e.Address())
-	}
 
 	var storeFailed <-chan struct{} // nil, which never fires, for a store that cannot fail
 	failing, ok := b.store.(storeFailure)
@@ -208,6 +205,7 @@ func (b *Broker) start() error {
 	b.serving = true
 	for _, e := range b.endpoints {
 		e.serving.Add(1)
+		b.options.Log.Info("listening", "protocol", e.protocol, "address", e.Address())
 	}
 	return b.server.Serve() // cannot fail: it has no listeners or hooks to load
 }
@@ -216,19 +214,22 @@ func (b *Broker) start() error {
 // it has ended or StopTimeout is over. Later calls wait for the first.
 func (b *Broker) Close() error {
 	b.mu.Lock()
-	first := !b.closing
+	first, served := !b.closing, b.serving
 	b.closing = true
 	b.mu.Unlock()
 	if first {
-		b.stopErr = b.stop()
+		start := time.Now()
+		b.stopErr = b.stop(start)
 		close(b.stopped)
+		if served && b.stopErr == nil {
+			b.options.Log.Info("stopped", "took", time.Since(start).Round(time.Millisecond))
+		}
 	}
 	<-b.stopped
 	return b.stopErr
 }
 
-func (b *Broker) stop() error {
-	start := time.Now()
+func (b *Broker) stop(start time.Time) error {
 	left := func() time.Duration { return b.options.StopTimeout - time.Since(start) }
 
 	// The listeners take nobody new, the clients are told [MQTT-4.13.1-1] and cut
@@ -244,7 +245,6 @@ func (b *Broker) stop() error {
 	if err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
-	b.options.Log.Info("stopped", "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
 

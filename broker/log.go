@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"log/slog"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
 )
 
 // mochiLog returns the logger for the mochi server: its chatter is for
@@ -19,7 +21,14 @@ func (h mochiHandler) Enabled(ctx context.Context, l slog.Level) bool {
 }
 
 func (h mochiHandler) Handle(ctx context.Context, r slog.Record) error {
-	out := slog.NewRecord(r.Time, mochiLevel(r.Level), r.Message, r.PC)
+	level := mochiLevel(r.Level)
+	if r.Message == mqtt.ErrMinimumKeepalive.Error() {
+		level = slog.LevelDebug // a client may choose any, and many choose none
+	}
+	if !h.next.Enabled(ctx, level) {
+		return nil
+	}
+	out := slog.NewRecord(r.Time, level, r.Message, r.PC)
 	if r.Message == "" {
 		out.Message = "connection ended" // mochi's listeners leave it empty
 	}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
 )
 
 func TestMochiLogHasNoPayloads(t *testing.T) {
@@ -23,6 +25,7 @@ func TestMochiChatterIsForDebugging(t *testing.T) {
 	var out bytes.Buffer
 	m := mochiLog(slog.New(slog.NewTextHandler(&out, nil))) // info and above
 	m.Info("mochi mqtt starting")
+	m.Warn(mqtt.ErrMinimumKeepalive.Error(), "keepalive", 0)
 	if out.Len() > 0 {
 		t.Errorf("logged at info: %s", out.String())
 	}

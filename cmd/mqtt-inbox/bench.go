@@ -18,7 +18,7 @@ type benchCommand struct {
 // benchTarget is what both benchmarks have in common.
 type benchTarget struct {
 	Address  string        `placeholder:"HOST:PORT" help:"Measure a broker that runs already, instead of this one started afresh. It must let everyone in."`
-	With     []string      `placeholder:"NAME,..." enum:"raw,mochi,mochi-badger,mosquitto" help:"Measure also, in turn with the broker: raw (append to a file and sync), mochi (as it comes), mochi-badger (with its own storage, synced), mosquitto (must be installed)."`
+	With     []string      `placeholder:"NAME" enum:"raw,mochi,mochi-badger,mosquitto" help:"Measure also, in turn with the broker: raw (append to a file and sync), mochi (as it comes), mochi-badger (with its own storage, synced), mosquitto (must be installed)."`
 	Size     int           `default:"256" placeholder:"BYTES" help:"Size of a payload (default: ${default})."`
 	Patience time.Duration `default:"5s" placeholder:"TIME" help:"How long a receiver waits before what is missing counts as lost (default: ${default})."`
 	Dir      string        `placeholder:"DIR" help:"Where to make temporary data directories: on the disk to be measured (default: the system's)."`
@@ -61,8 +61,8 @@ func (c *benchTarget) print(env *environment, r bench.Results, err error) error 
 type benchAckCommand struct {
 	benchTarget
 
-	Shapes    []bench.Shape `default:"1x1,1x100,4x100,8x100,64x20" placeholder:"PxN,..." help:"Publishers by unacknowledged messages of each (default: ${default})."`
-	Receivers []int         `default:"1,100,1000" placeholder:"N,..." help:"Absent receivers (default: ${default})."`
+	Shapes    []bench.Shape `default:"1x1,1x100,4x100,8x100,64x20" placeholder:"PxN" help:"Publishers by unacknowledged messages of each (default: ${default})."`
+	Receivers []int         `default:"1,100,1000" placeholder:"N" help:"Absent receivers (default: ${default})."`
 	Fanout    bool          `help:"Every message to every receiver, instead of to one in turn."`
 	Duration  time.Duration `default:"3s" placeholder:"TIME" help:"How long one run takes (default: ${default})."`
 	Count     int           `placeholder:"N" help:"Messages of one run, instead of --duration."`
@@ -97,7 +97,7 @@ func (c *benchAckCommand) Run(env *environment) error {
 type benchReplayCommand struct {
 	benchTarget
 
-	Receivers []int `default:"1,100,1000" placeholder:"N,..." help:"Receivers that come back at once (default: ${default})."`
+	Receivers []int `default:"1,100,1000" placeholder:"N" help:"Receivers that come back at once (default: ${default})."`
 	Messages  int   `default:"1000000" placeholder:"N" help:"Messages that wait, for all receivers together (default: ${default})."`
 	Sessions  int   `default:"100000" placeholder:"N" help:"Sessions for measuring the start of the broker; 0 leaves that out (default: ${default})."`
 }

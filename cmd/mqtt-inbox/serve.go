@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/broker"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // defaults are shown in the help, so that they are written down once.
@@ -13,6 +15,7 @@ var defaults = map[string]string{
 	"address":         broker.DefaultAddress,
 	"max_packet_size": fmt.Sprint(broker.DefaultMaxPacketSize),
 	"window":          fmt.Sprint(broker.DefaultWindow),
+	"session_expiry":  (broker.DefaultSessionExpiry * time.Second).String(),
 	"connect_timeout": broker.DefaultConnectTimeout.String(),
 	"stop_timeout":    broker.DefaultStopTimeout.String(),
 }
@@ -29,6 +32,7 @@ type serveCommand struct {
 
 	Window         int           `group:"Limits" default:"${window}" placeholder:"N" help:"Messages that a receiver may have and not have acknowledged, 1 to 65535 (default: ${default})."`
 	MaxPacketSize  int           `group:"Limits" default:"${max_packet_size}" placeholder:"BYTES" help:"Largest packet that a client may send (default: ${default})."`
+	SessionExpiry  time.Duration `group:"Limits" default:"${session_expiry}" placeholder:"TIME" help:"How long the session and the inbox of an MQTT 3.1.1 client are kept after it has gone, in whole seconds; an MQTT 5 client says it itself (default: ${default})."`
 	ConnectTimeout time.Duration `group:"Limits" default:"${connect_timeout}" placeholder:"TIME" help:"Longest time from a connection to its CONNECT packet (default: ${default})."`
 	StopTimeout    time.Duration `group:"Limits" default:"${stop_timeout}" placeholder:"TIME" help:"Longest time that stopping may take (default: ${default})."`
 
@@ -38,6 +42,9 @@ type serveCommand struct {
 
 // Run serves until the process is told to stop.
 func (c *serveCommand) Run(env *environment) error {
+	if c.SessionExpiry < time.Second || c.SessionExpiry/time.Second > math.MaxUint32 {
+		return usageError{fmt.Errorf("session expiry %v: choose 1s to %v", c.SessionExpiry, math.MaxUint32*time.Second)}
+	}
 	options := c.options(env)
 	if err := options.Validate(); err != nil {
 		return usageError{err}
@@ -63,6 +70,7 @@ func (c *serveCommand) options(env *environment) broker.Options {
 		Dir:            c.Data,
 		Window:         c.Window,
 		MaxPacketSize:  c.MaxPacketSize,
+		SessionExpiry:  inbox.Expiry(c.SessionExpiry / time.Second),
 		ConnectTimeout: c.ConnectTimeout,
 		StopTimeout:    c.StopTimeout,
 		Log:            slog.New(handler),

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+)
+
+func TestMain(m *testing.M) { brokertest.Main(m) }
+
+// result is how a command ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// command runs the binary to its end, in an empty directory.
+func command(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), brokertest.Binary(t), args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &stdout, &stderr
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+func TestCommandsThatFail(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := brokertest.Start(t, brokertest.Options{})
+
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want []string // in the one line on standard error
+	}{
+		{"unknown command", []string{"dance"}, exitUsage, []string{"unexpected argument dance", "--help"}},
+		{"unknown flag", []string{"serve", "--foo"}, exitUsage, []string{"unknown flag --foo", "--help"}},
+		{"no number", []string{"serve", "--window", "many"}, exitUsage, []string{"--window"}},
+		{"strangers", []string{"serve", "--listen", "0.0.0.0:0"}, exitUsage, []string{`"0.0.0.0:0"`, "127.0.0.1", "--allow-anonymous"}},
+		{"two mistakes", []string{"serve", "--listen", "1883", "--window", "70000"}, exitUsage, []string{"not host:port", "choose 1 to 65535"}},
+		{"no expiry", []string{"serve", "--session-expiry", "0s"}, exitUsage, []string{"session expiry", "1s"}},
+		{"port in use", []string{"serve", "--listen", taken.Addr().String()}, exitFailed, []string{taken.Addr().String(), "the port is in use"}},
+		{"WebSocket port in use", []string{"serve", "--ws", taken.Addr().String()}, exitFailed, []string{taken.Addr().String(), "the port is in use"}},
+		{"socket path in use", []string{"serve", "--unix", file}, exitFailed, []string{file, "not a socket"}},
+		{"data below a file", []string{"serve", "--listen", "127.0.0.1:0", "--data", file + "/data"}, exitFailed, []string{file, "not a directory"}},
+		{"data in use", []string{"serve", "--listen", "127.0.0.1:0", "--data", other.Data}, exitFailed, []string{other.Data, "used by another process"}},
+		{"nobody is healthy", []string{"health", "--address", freeAddress(t)}, exitFailed, []string{"is not healthy", "connection refused"}},
+		{"health of something else", []string{"health", "--timeout", "100ms", "--address", taken.Addr().String()}, exitFailed, []string{"no CONNACK came"}},
+		{"unknown baseline", []string{"bench", "ack", "--with", "teapot"}, exitUsage, []string{"teapot", "mosquitto"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := command(t, test.args...)
+			if r.code != test.code {
+				t.Errorf("exit code %d, want %d", r.code, test.code)
+			}
+			lines := strings.Split(strings.TrimSpace(r.stderr), "\n")
+			last := lines[len(lines)-1]
+			for _, want := range append(test.want, "mqtt-inbox: ") {
+				if !strings.Contains(last, want) {
+					t.Errorf("the last line lacks %q: %s", want, last)
+				}
+			}
+			if len(lines) > 1 {
+				t.Errorf("more than one line:\n%s", r.stderr)
+			}
+		})
+	}
+}
+
+// freeAddress returns one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A file system permission does not stop root, so the test takes rights away
+// only if it has none to spare.
+func TestDataDirectoryNotWritable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	r := command(t, "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
+	if r.code != exitFailed || !strings.Contains(r.stderr, "permission denied") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"serve", "health", "bench ack", "bench replay", "version"}},
+		{[]string{"--help"}, []string{"serve", "keeps every acknowledged message"}},
+		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 1048576", "default: 168h0m0s"}},
+		{[]string{"bench", "ack", "--help"}, []string{"mosquitto", "default: 256", "1x1,1x100"}},
+	} {
+		r := command(t, test.args...)
+		for _, want := range test.want {
+			if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), want) {
+				t.Errorf("help of %v lacks %q:\n%s", test.args, want, r.stdout)
+			}
+		}
+		if r.code != exitDone || strings.Contains(r.stdout, "stock-broker") {
+			t.Errorf("help of %v: exit code %d\n%s", test.args, r.code, r.stdout)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	r := command(t, "version")
+	if r.code != exitDone || !strings.HasPrefix(r.stdout, "mqtt-inbox ") || !strings.Contains(r.stdout, " go1.") {
+		t.Errorf("exit code %d: %s", r.code, r.stdout)
+	}
+}
+
+func TestServeListensAndStopsWhenTold(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "socket")
+	b := brokertest.Start(t, brokertest.Options{Args: []string{"--ws", "127.0.0.1:0", "--unix", socket}})
+	for _, want := range []string{
+		"msg=listening protocol=tcp address=" + b.Address + "\n",
+		"msg=listening protocol=ws address=127.0.0.1:",
+		"msg=listening protocol=unix address=" + socket + "\n",
+	} {
+		if !strings.Contains(b.Log(), want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	for _, address := range []string{b.Address, socket} {
+		if r := command(t, "health", "--address", address); r.code != exitDone || r.stdout != address+" is healthy\n" {
+			t.Errorf("health of %s: exit code %d: %s%s", address, r.code, r.stdout, r.stderr)
+		}
+	}
+
+	client := mqtttest.Dial(t, b.Address, mqtttest.Options{ClientID: "c", Version: 5, Clean: true})
+	start := time.Now()
+	if code := b.Stop(); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
+	if code := client.WaitDisconnect(); code != 0x8B {
+		t.Errorf("DISCONNECT with %#x, want 0x8B", code)
+	}
+	if !strings.Contains(b.Log(), "msg=stopped") {
+		t.Error("the log does not say that it stopped")
+	}
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket file: %v", err)
+	}
+}
+
+// The socket that a killed broker leaves behind does not keep the next one
+// from starting.
+func TestServeReplacesADeadSocket(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{Args: []string{"--unix", filepath.Join(t.TempDir(), "socket")}})
+	b.Kill()
+	b.Restart()
+}
+
+func TestInterruptStopsToo(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), brokertest.Binary(t), "serve", "--listen", "127.0.0.1:0", "--log-format", "json")
+	cmd.Dir = t.TempDir()
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var line struct{ Msg, Protocol, Address string }
+	if err := json.NewDecoder(stderr).Decode(&line); err != nil || line.Msg != "listening" || line.Protocol != "tcp" {
+		t.Errorf("first line: %+v, %v", line, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestBenchAck(t *testing.T) {
+	r := command(t, "bench", "ack", "--shapes", "2x10", "--receivers", "3", "--count", "600", "--runs", "1", "--with", "raw", "--json")
+	if r.code != exitDone {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	var results struct {
+		Acks []struct {
+			Target   string
+			Messages int
+			Verified bool
+			Rate     float64 `json:"messages_per_second"`
+			Syncs    float64 `json:"syncs_per_message"`
+			Faults   struct{ Lost, Repeated, Misordered int }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results.Acks) != 2 {
+		t.Fatalf("%v in:\n%s", err, r.stdout)
+	}
+	a := results.Acks[0]
+	if a.Target != "inbox" || a.Messages != 600 || !a.Verified || a.Rate <= 0 || a.Syncs <= 0 || a.Syncs > 1.5 || a.Faults.Lost+a.Faults.Repeated+a.Faults.Misordered != 0 {
+		t.Errorf("result: %+v", a)
+	}
+}
+
+func TestBenchAckFanoutToARunningBroker(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{})
+	r := command(t, "bench", "ack", "--address", b.Address, "--fanout", "--shapes", "1x20", "--receivers", "4", "--count", "200", "--runs", "2")
+	if r.code != exitDone || !strings.Contains(r.stdout, "none") || !strings.Contains(r.stdout, "to all receivers") {
+		t.Errorf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+func TestBenchReplay(t *testing.T) {
+	r := command(t, "bench", "replay", "--receivers", "1,3", "--messages", "1600", "--sessions", "20")
+	if r.code != exitDone {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	for _, want := range []string{"replayed msg/s", "Pages of 200", "Memory", "after kill ms", "none"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("the report lacks %q:\n%s", want, r.stdout)
+		}
+	}
+}
