@@ -60,7 +60,7 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 
 	subs := make([]inbox.Subscription, 0, len(codes))
 	for i, sub := range pk.Filters {
-		if codes[i] > 2 || isSystem(sub.Filter) {
+		if codes[i] > 2 {
 			continue
 		}
 		subs = append(subs, inbox.Subscription{
@@ -123,7 +123,7 @@ func (h *Hook) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 func unsubackCodes(filters []string, existed []bool) []byte {
 	codes := make([]byte, len(filters))
 	for i := range filters {
-		if !existed[i] && !isSystem(filters[i]) {
+		if !existed[i] {
 			codes[i] = packets.CodeNoSubscriptionExisted.Code
 		}
 	}
@@ -176,11 +176,4 @@ func checkFilter(filter string) packets.Code {
 		}
 	}
 	return packets.CodeSuccess
-}
-
-// isSystem reports whether a filter is for the MQTT library's own messages, which
-// are of QoS 0 and never stored.
-func isSystem(filter string) bool {
-	level, _, _ := strings.Cut(filter, "/")
-	return level == mqtt.SysPrefix
 }

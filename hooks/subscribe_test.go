@@ -1,0 +1,158 @@
+package hooks_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+)
+
+// Field case 076: nothing is kept for a subscription of QoS 0, nor of a message
+// of QoS 0. A receiver who is there gets both.
+func TestQoS0IsNotKept(t *testing.T) {
+	b := start(t, setting{})
+	receiver := b.dial(v3("receiver"))
+	receiver.Subscribe("zero", 0)
+	receiver.Subscribe("one", 1)
+	publisher := b.dial(v3("publisher"))
+	publisher.PublishAndWait("zero", "1", 1)
+	if pk := receiver.NextPublish(); pk.FixedHeader.Qos != 0 || pk.PacketID != 0 || string(pk.Payload) != "1" {
+		t.Errorf("got %s, want it at QoS 0", mqtttest.Describe(pk))
+	}
+	publisher.Publish("one", "2", 0)
+	if pk := receiver.NextPublish(); pk.FixedHeader.Qos != 0 || string(pk.Payload) != "2" {
+		t.Errorf("got %s, want it at QoS 0", mqtttest.Describe(pk))
+	}
+	receiver.Disconnect()
+
+	publisher.PublishAndWait("zero", "3", 1)
+	publisher.Publish("one", "4", 0)
+	publisher.PublishAndWait("one", "5", 1)
+	wantPayloads(t, b.dial(v3("receiver")).Payloads(1), []string{"5"})
+}
+
+// Field case 078: an unsubscription is kept.
+func TestUnsubscribeIsKept(t *testing.T) {
+	b := start(t, setting{})
+	receiver := b.dial(v5("receiver"))
+	receiver.SubscribeAll(packets.Subscription{Filter: "a", Qos: 1}, packets.Subscription{Filter: "b", Qos: 1})
+	codes := receiver.Unsubscribe("a", "never", "a")
+	if want := []byte{0, 0x11, 0x11}; !slices.Equal(codes, want) {
+		t.Errorf("UNSUBACK %#x, want %#x", codes, want)
+	}
+	receiver.Disconnect()
+	b.restart()
+	publisher := b.dial(v3("publisher"))
+	publisher.PublishAndWait("a", "a", 1)
+	publisher.PublishAndWait("b", "b", 1)
+	receiver = b.dial(v5("receiver"))
+	wantPayloads(t, receiver.Payloads(1), []string{"b"})
+	publisher.Publish("a", "a", 0)
+	receiver.Silent(20 * time.Millisecond)
+}
+
+// Field case 079: what was stored before an unsubscription is still delivered,
+// and nothing more.
+func TestUnsubscribeWithBacklog(t *testing.T) {
+	b := start(t, setting{Options: hooks.Options{Window: 10}})
+	b.subscribed(v3("receiver"), "a", 1)
+	b.publish("a", 1, 100)
+	receiver := b.dial(manual(v3("receiver")))
+	open := receiver.Collect(10)
+	receiver.Unsubscribe("a")
+	b.publish("a", 101, 110)
+	var got []string
+	for range 100 {
+		receiver.Ack(open[0])
+		got = append(got, string(open[0].Payload))
+		open = open[1:]
+		if len(got) <= 90 {
+			open = append(open, receiver.NextPublish())
+		}
+	}
+	wantPayloads(t, got, numbers(1, 100))
+	receiver.Silent(20 * time.Millisecond)
+}
+
+// Field case 083: wildcards leave the server's topics alone, and those are never
+// kept.
+func TestServerTopicsAreNotKept(t *testing.T) {
+	b := start(t, setting{})
+	for id, filter := range map[string]string{"all": "#", "plus": "+/broker/#", "sys": "$SYS/#"} {
+		b.subscribed(v3(id), filter, 1)
+	}
+	watcher := b.dial(clean("watcher"))
+	watcher.Subscribe("$SYS/broker/uptime", 0)
+	for range 3 { // the first is retained, the others are published while they are away
+		watcher.NextPublish()
+	}
+	b.publish("a", 1, 1)
+	wantPayloads(t, b.dial(v3("all")).Payloads(1), numbers(1, 1))
+	b.dial(v3("plus")).Silent(20 * time.Millisecond)
+	if pk := b.dial(v3("sys")).NextPublish(); pk.FixedHeader.Qos != 0 {
+		t.Errorf("got %s, want it at QoS 0", mqtttest.Describe(pk))
+	}
+}
+
+// Field case 085: a message that is published after SUBACK comes.
+func TestSubackMeansSubscribed(t *testing.T) {
+	b := start(t, setting{})
+	publisher := b.dial(v3("publisher"))
+	for i := range 100 {
+		topic := "a/" + strings.Repeat("x", i)
+		receiver := b.dial(v5("receiver"))
+		receiver.Subscribe(topic, 1)
+		publisher.PublishAndWait(topic, "x", 1)
+		receiver.NextPublish()
+		receiver.Disconnect()
+	}
+}
+
+// The MQTT library grants filters that are none.
+func TestInvalidFiltersAreRefused(t *testing.T) {
+	b := start(t, setting{})
+	bad := []packets.Subscription{
+		{Filter: "good/+/#", Qos: 2}, {Filter: "a#", Qos: 1}, {Filter: "a/+b", Qos: 1}, {Filter: "#/a", Qos: 1},
+		{Filter: strings.Repeat("/", 65535), Qos: 1}, {Filter: "$share/g/a", Qos: 1}, {Filter: "good", Qos: 0},
+	}
+	if got, want := b.dial(v5("modern")).SubscribeAll(bad...), []byte{2, 0x8F, 0x8F, 0x8F, 0x8F, 0x9E, 0}; !slices.Equal(got, want) {
+		t.Errorf("SUBACK %#x, want %#x", got, want)
+	}
+	if got, want := b.dial(v3("old")).SubscribeAll(bad...), []byte{2, 0x80, 0x80, 0x80, 0x80, 0x80, 0}; !slices.Equal(got, want) {
+		t.Errorf("SUBACK %#x, want %#x", got, want)
+	}
+	publisher := b.dial(v5("publisher"))
+	publisher.Publish(strings.Repeat("/", 60000), "x", 0, mqtttest.Retain) // takes nobody's time
+	if ack := publisher.WaitAck(publisher.Publish(strings.Repeat("/", 60000), "x", 1)); ack.ReasonCode != 0x90 {
+		t.Errorf("PUBACK %#x, want 0x90", ack.ReasonCode)
+	}
+}
+
+// Options of subscriptions: No Local, Retain As Published, identifiers, the
+// highest QoS. Also after a restart.
+func TestSubscriptionOptions(t *testing.T) {
+	b := start(t, setting{})
+	receiver := b.dial(v5("receiver"))
+	receiver.SubscribeAll(packets.Subscription{Filter: "a/#", Qos: 0, Identifier: 7, RetainAsPublished: true})
+	receiver.SubscribeAll(packets.Subscription{Filter: "a/+", Qos: 1, Identifier: 8})
+	receiver.SubscribeAll(packets.Subscription{Filter: "own", Qos: 1, NoLocal: true})
+	for _, restart := range []bool{false, true} {
+		if restart {
+			receiver.Disconnect()
+			b.restart()
+			receiver = b.dial(v5("receiver"))
+		}
+		receiver.PublishAndWait("own", "x", 1)
+		receiver.Publish("own", "x", 0)
+		b.dial(v5("publisher")).PublishAndWait("a/b", "x", 2, mqtttest.Retain)
+		pk := receiver.NextPublish()
+		if pk.TopicName != "a/b" || pk.FixedHeader.Qos != 1 || !pk.FixedHeader.Retain || !slices.Equal(pk.Properties.SubscriptionIdentifier, []int{7, 8}) {
+			t.Errorf("restart %t: got %s with identifiers %v", restart, mqtttest.Describe(pk), pk.Properties.SubscriptionIdentifier)
+		}
+	}
+}

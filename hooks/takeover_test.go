@@ -1,0 +1,234 @@
+package hooks_test
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+)
+
+// Field case 027: nothing is lost when a connection is taken over under load, and
+// only what was not acknowledged comes twice.
+func TestTakeoverUnderLoad(t *testing.T) {
+	b := start(t, setting{})
+	b.subscribed(v3("receiver"), "a", 1)
+	var stop atomic.Bool
+	published := make(chan int, 1)
+	go func() {
+		publisher, err := mqtttest.Open(b.addr, clean("publisher"))
+		if err != nil {
+			t.Error(err)
+			published <- 0
+			return
+		}
+		defer publisher.Close()
+		n := 0
+		for ; !stop.Load(); n += 20 {
+			if err := burst(publisher, n, 20); err != nil {
+				t.Error(err)
+				break
+			}
+		}
+		published <- n
+	}()
+
+	acked, got := map[string]bool{}, map[string]bool{}
+	for range 30 {
+		receiver := b.conn(v3("receiver")) // the link before stays open at the client's end
+		for _, pk := range receive(t, receiver, 20) {
+			if acked[string(pk.Payload)] && !pk.FixedHeader.Dup {
+				t.Errorf("%s comes again without DUP", mqtttest.Describe(pk))
+			}
+			acked[string(pk.Payload)] = true
+			got[string(pk.Payload)] = true
+		}
+	}
+	stop.Store(true)
+	total := <-published
+	for _, pk := range drain(t, b.conn(v3("receiver")), 200*time.Millisecond) {
+		got[string(pk.Payload)] = true
+	}
+	if len(got) != total {
+		t.Errorf("received %d of %d messages", len(got), total)
+	}
+}
+
+// burst publishes so many numbers and waits for their acknowledgements.
+func burst(c *mqtttest.Conn, first, n int) error {
+	for i := range n {
+		err := c.Buffer(packets.Packet{
+			FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1},
+			TopicName:   "a",
+			PacketID:    uint16(i + 1),
+			Payload:     []byte(strconv.Itoa(first + i)),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	for range n {
+		if _, err := c.ReadWithin(mqtttest.Deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Field case 029: the new connection receives what it subscribes to, whatever
+// the old one had.
+func TestTakeoverWithCleanStart(t *testing.T) {
+	b := start(t, setting{})
+	old := b.dial(v3("x"))
+	old.Subscribe("a", 1)
+	o := v3("x")
+	o.Clean = true
+	c := b.dial(o)
+	c.Subscribe("a", 1)
+	old.WaitClosed()
+	publisher := b.dial(clean("publisher"))
+	for i := range 20 {
+		publisher.PublishAndWait("a", strconv.Itoa(i+1), 1)
+		publisher.Publish("a", "plain", 0)
+		wantPayloads(t, c.Payloads(2), []string{strconv.Itoa(i + 1), "plain"})
+	}
+}
+
+// Field case 033: a connection whose socket is full is taken over at once.
+func TestTakeoverOfStuckConnection(t *testing.T) {
+	b := start(t, setting{Options: hooks.Options{OutBytes: 8 << 10, Window: 60000}})
+	for _, o := range []mqtttest.Options{v3("x"), v5("x")} {
+		setup := b.dial(o)
+		setup.Subscribe("a", 1)
+		setup.Subscribe("plain", 0)
+		setup.Disconnect()
+		o.Frozen = true
+		b.dial(o)
+		publisher := b.conn(clean("publisher"))
+		payload := []byte(strings.Repeat("x", 64<<10))
+		for i := range 200 { // more than the network's buffers hold
+			for qos, topic := range []string{"plain", "a"} {
+				err := publisher.Write(packets.Packet{
+					FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: byte(qos)},
+					TopicName:   topic, PacketID: uint16(qos * (i + 1)), Payload: payload,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := publisher.ReadWithin(mqtttest.Deadline); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := time.Now()
+		o.Frozen, o.ManualAck = false, true
+		c := b.dial(o)
+		if took := time.Since(before); took > 3*time.Second {
+			t.Errorf("takeover took %s", took)
+		}
+		c.NextPublish()
+		c.Cut()
+	}
+}
+
+// Field case 034: CONNACK is the first packet, whatever is on its way to the
+// client.
+func TestConnackIsFirst(t *testing.T) {
+	b := start(t, setting{})
+	setup := b.dial(v3("x"))
+	setup.SubscribeAll(packets.Subscription{Filter: "a", Qos: 1}, packets.Subscription{Filter: "plain", Qos: 0})
+	setup.Disconnect()
+
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	wg.Go(func() {
+		publisher, err := mqtttest.Open(b.addr, clean("publisher"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer publisher.Close()
+		for !stop.Load() {
+			for _, topic := range []string{"plain", "a"} {
+				pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, TopicName: topic, PacketID: 1}
+				if err := publisher.Write(pk); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := publisher.ReadWithin(mqtttest.Deadline); err != nil {
+					t.Error(err)
+					return
+				}
+				pk.FixedHeader.Qos, pk.PacketID = 0, 0
+				if err := publisher.Write(pk); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	for range 200 {
+		c, err := mqtttest.Open(b.addr, v3("x")) // fails unless CONNACK comes first
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive(t, c, 1)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+// Of many connections of one client that come at once, one stays.
+func TestSimultaneousConnects(t *testing.T) {
+	b := start(t, setting{})
+	var wg sync.WaitGroup
+	var ended atomic.Int32
+	conns := make([]*mqtttest.Conn, 20)
+	for i := range conns {
+		wg.Go(func() {
+			c, err := mqtttest.Open(b.addr, v3("x"))
+			if err != nil {
+				ended.Add(1)
+				return
+			}
+			conns[i] = c
+		})
+	}
+	wg.Wait()
+	for _, c := range conns {
+		if c == nil {
+			continue
+		}
+		defer c.Close()
+		go func() {
+			for {
+				if _, err := c.Read(); err != nil {
+					ended.Add(1)
+					return
+				}
+			}
+		}()
+	}
+	mqtttest.Eventually(t, func() bool { return ended.Load() == 19 }, "19 connections have ended")
+	if n := b.server.Clients.Len(); n != 1 {
+		t.Errorf("%d clients known, want 1", n)
+	}
+	known, _ := b.server.Clients.Get("x")
+	if known == nil || known.Closed() {
+		t.Error("the client that is known has ended")
+	}
+	b.dial(v3("x")).Ping() // and it can be taken over
+	mqtttest.Eventually(t, func() bool { return ended.Load() == 20 }, "all have ended")
+}
