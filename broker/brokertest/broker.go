@@ -170,17 +170,19 @@ func (b *Broker) finish() {
 		}
 	}
 	if b.t.Failed() {
-		b.t.Logf("the broker's log:\n%s", tail(log, 64<<10))
+		b.t.Logf("the broker's log:\n%s", ends(log, 32<<10))
 	}
 }
 
-// tail returns the last n bytes of a log, from the start of a line.
-func tail(log string, n int) string {
-	if len(log) <= n {
+// ends returns the first and the last n bytes of a log, in whole lines: what
+// went wrong first, and what came of it.
+func ends(log string, n int) string {
+	if len(log) <= 2*n {
 		return log
 	}
-	_, rest, _ := strings.Cut(log[len(log)-n:], "\n")
-	return "...\n" + rest
+	first := log[:strings.LastIndexByte(log[:n], '\n')+1]
+	_, last, _ := strings.Cut(log[len(log)-n:], "\n")
+	return first + "...\n" + last
 }
 
 // freePort returns a port below those that the system gives to outgoing links,

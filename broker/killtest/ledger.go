@@ -198,25 +198,23 @@ func (l *Ledger) judgeRepeat(receiver string, a *account, m Message, d delivery)
 		l.violation("%s: %s came again on one link", receiver, m)
 	case d.confirmed.IsZero():
 		l.report.Unacknowledged++
-	case a.links[d.link].graceful:
-		l.violation("%s: %s came again after a DISCONNECT", receiver, m)
-	case d.confirmed.Before(l.broke(a.links[d.link]).Add(-Tail)):
-		l.violation("%s: %s came again, acknowledged %s before the break", receiver, m,
-			l.broke(a.links[d.link]).Sub(d.confirmed).Round(time.Millisecond))
+	case !l.broke(a.links[d.link], d.confirmed):
+		l.violation("%s: %s came again, acknowledged more than %s before a break", receiver, m, Tail)
 	default:
 		l.report.Tail++
 	}
 }
 
-// broke returns when a link became useless: at its end, or when the broker was
-// killed before.
-func (l *Ledger) broke(k link) time.Time {
-	for _, kill := range l.kills {
-		if kill.After(k.began) && kill.Before(k.ended) {
-			return kill
-		}
+// broke reports whether what was acknowledged on a link at a time may be lost: the
+// broker was killed, or the link broke, at most Tail after. (If the broker was
+// killed before, it never had the acknowledgement.)
+func (l *Ledger) broke(k link, confirmed time.Time) bool {
+	if !k.graceful && k.ended.Sub(confirmed) <= Tail {
+		return true
 	}
-	return k.ended
+	return slices.ContainsFunc(l.kills, func(kill time.Time) bool {
+		return kill.After(k.began) && kill.Sub(confirmed) <= Tail
+	})
 }
 
 func (l *Ledger) account(receiver string) *account {

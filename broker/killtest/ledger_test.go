@@ -92,6 +92,16 @@ func TestLedgerJudges(t *testing.T) {
 			s.link()
 			s.get(2)
 		}, Report{Deliveries: 4, Violations: 1}},
+		{"acknowledged, said goodbye, killed soon after", 1, func(s *script) {
+			s.pass(1)
+			s.get(0, 1, 2)
+			s.confirm(0, 1, 2)
+			s.bye()
+			s.pass(Tail)
+			s.Killed(s.now)
+			s.link()
+			s.get(2)
+		}, Report{Deliveries: 4, Tail: 1}},
 		{"QoS 2 again", 2, func(s *script) {
 			s.get(0, 1, 2)
 			s.cut()

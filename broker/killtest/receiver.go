@@ -37,7 +37,7 @@ func newReceiver(r *run, h habit) *receiver {
 }
 
 func (x *receiver) options() mqtttest.Options {
-	return mqtttest.Options{ClientID: x.id, Version: x.version, SessionExpiry: 3600, ReceiveMaximum: x.window}
+	return mqtttest.Options{ClientID: x.id, Version: x.version, SessionExpiry: sessionExpiry, KeepAlive: keepAlive, ReceiveMaximum: x.window}
 }
 
 // live is the receiver's goroutine: link after link as its habit is, and then

@@ -20,6 +20,13 @@ const (
 	redial        = 10 * time.Millisecond
 )
 
+// Sessions outlive every run, and links are silent for less than this; both in
+// seconds.
+const (
+	sessionExpiry = 24 * 3600
+	keepAlive     = 600
+)
+
 // Config says what is run against which broker.
 type Config struct {
 	Seed  uint64 // of everything drawn; times still differ from run to run
