@@ -132,6 +132,7 @@ func (o AckOptions) runBroker(ctx context.Context, b *broker, s Shape, receivers
 	if err := f.subscribe(ctx); err != nil {
 		return run, fmt.Errorf("make receivers: %w", err)
 	}
+	defer func() { err = errors.Join(err, f.forget(ctx, b)) }()
 	before, counted := uint64(0), false
 	if b.counts {
 		before, counted = b.counter(ctx, topicCommits)
@@ -156,9 +157,6 @@ func (o AckOptions) runBroker(ctx context.Context, b *broker, s Shape, receivers
 			return run, fmt.Errorf("check what was stored: %w", err)
 		}
 		run.faults = d.faults
-	}
-	if b.cmd == nil { // it goes on after us
-		return run, f.forget(ctx)
 	}
 	return run, nil
 }

@@ -34,8 +34,12 @@ func (f fleet) subscribe(ctx context.Context) error {
 	})
 }
 
-// forget ends the sessions.
-func (f fleet) forget(ctx context.Context) error {
+// forget ends the sessions, on a broker that goes on after us.
+func (f fleet) forget(ctx context.Context, b *broker) error {
+	if b.cmd != nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx) // also if we were told to end
 	return inParallel(len(f.filters), atOnce, func(i int) error {
 		c, err := f.dial(ctx, i, true)
 		if err != nil {

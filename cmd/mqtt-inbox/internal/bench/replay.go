@@ -118,8 +118,9 @@ func (o ReplayOptions) replay(ctx context.Context, t Target, receivers int) (r R
 	return r, err
 }
 
-func (o ReplayOptions) replayFrom(ctx context.Context, b *broker, r *ReplayResult) error {
+func (o ReplayOptions) replayFrom(ctx context.Context, b *broker, r *ReplayResult) (err error) {
 	f, p, err := o.fill(ctx, b, r.Receivers)
+	defer func() { err = errors.Join(err, f.forget(ctx, b)) }()
 	if err != nil {
 		return err
 	}
@@ -134,13 +135,8 @@ func (o ReplayOptions) replayFrom(ctx context.Context, b *broker, r *ReplayResul
 	}
 	r.First, r.Pages, r.Faults = quantiles(d.firsts), newPages(d.gaps), d.faults
 	r.Rate = float64(d.total) / d.took.Seconds()
-	if r.After, err = b.memory(ctx); err != nil {
-		return err
-	}
-	if b.cmd == nil { // it goes on after us
-		return f.forget(ctx)
-	}
-	return nil
+	r.After, err = b.memory(ctx)
+	return err
 }
 
 // fill makes sessions and spreads the messages over them.
