@@ -24,25 +24,25 @@ func (s *Store) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.R
 	*record = inbox.AppendEnvelope((*record)[:0], e)
 	if len(*record) > maxRecord {
 		recordPool.Put(record)
-		s.refuseLater(ctx, done, inbox.ErrTooLarge)
+		s.refuseLater(done, inbox.ErrTooLarge)
 		return
 	}
-	op := operation{envelope: e, record: record, stored: done}
-	if err := s.queue.put(ctx, op); err != nil {
+	if err := s.queue.put(ctx, operation{envelope: e, record: record, stored: done}); err != nil {
 		recordPool.Put(record)
-		s.refuseLater(ctx, done, err)
+		s.refuseLater(done, err)
 	}
 }
 
 // refuseLater calls done in its turn: behind the operations that the same
 // goroutine put before.
-func (s *Store) refuseLater(ctx context.Context, done func(inbox.Receipt, error), err error) {
-	op := operation{
+func (s *Store) refuseLater(done func(inbox.Receipt, error), err error) {
+	refusal := operation{
 		apply:   func(*group) {},
 		applied: func(error) { done(inbox.Receipt{}, err) },
 	}
-	if s.queue.put(ctx, op) != nil {
-		go done(inbox.Receipt{}, err) // the store is closed or the caller gave up: there is no turn
+	if !s.queue.force(refusal) {
+		<-s.committed // the store is closed: whatever came before has been answered
+		done(inbox.Receipt{}, inbox.ErrClosed)
 	}
 }
 

@@ -117,7 +117,6 @@ func (h *handle) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, er
 		case <-h.wake:
 		case <-h.fenced:
 		case <-h.s.closing:
-			return nil, inbox.ErrClosed
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -127,8 +126,8 @@ func (h *handle) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, er
 // takeReady returns entries from memory, or reports whether there may be some
 // on disk.
 func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind bool, err error) {
-	if h.isFenced() {
-		return nil, false, inbox.ErrFenced
+	if err := h.usable(); err != nil {
+		return nil, false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,8 +184,8 @@ func (h *handle) readAhead() error {
 
 // Read implements [inbox.Inbox]. It costs one seek for each block.
 func (h *handle) Read(_ context.Context, at []inbox.Position) ([]inbox.Entry, error) {
-	if h.isFenced() {
-		return nil, inbox.ErrFenced
+	if err := h.usable(); err != nil {
+		return nil, err
 	}
 	entries, err := h.s.readAt(h.incarnation, at)
 	if err != nil {
@@ -222,6 +221,18 @@ func (h *handle) Save(done func(error)) {
 	})
 	if err != nil {
 		go done(err)
+	}
+}
+
+// usable returns why h can no longer be used, nil if it can.
+func (h *handle) usable() error {
+	select {
+	case <-h.s.closing:
+		return inbox.ErrClosed
+	case <-h.fenced:
+		return inbox.ErrFenced
+	default:
+		return nil
 	}
 }
 

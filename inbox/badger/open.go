@@ -139,7 +139,7 @@ func (g *group) putSession(sess *session) {
 // from now on.
 func (h *handle) restore() error {
 	var swept inbox.Position
-	err := h.s.db.View(func(txn *badger.Txn) error {
+	err := h.s.view(func(txn *badger.Txn) error {
 		item, err := txn.Get(numberKey(prefixState, uint64(h.incarnation)))
 		if errors.Is(err, badger.ErrKeyNotFound) {
 			return nil
@@ -153,12 +153,12 @@ func (h *handle) restore() error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("read delivery state: %w", translate(err))
+		return fmt.Errorf("read delivery state: %w", err)
 	}
 	h.mu.Lock()
 	h.position = h.resumed.Sent
 	h.mu.Unlock()
-	h.s.sweeper.opened(h.incarnation, swept, h.resumed)
+	h.s.sweeper.opened(h.incarnation, swept)
 	return nil
 }
 

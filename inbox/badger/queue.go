@@ -58,17 +58,31 @@ func (q *queue) put(ctx context.Context, op operation) error {
 		}
 		q.mu.Lock()
 	}
-	if q.closed {
-		q.mu.Unlock()
+	ok := q.appendLocked(op)
+	q.mu.Unlock()
+	if !ok {
 		return inbox.ErrClosed
 	}
+	return nil
+}
+
+// force appends op whether or not there is room, and reports whether the queue
+// is open. It is for refusals, which keep their turn and hold no message.
+func (q *queue) force(op operation) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.appendLocked(op)
+}
+
+func (q *queue) appendLocked(op operation) bool {
+	if q.closed {
+		return false
+	}
 	q.ops = append(q.ops, op)
-	first := len(q.ops) == 1
-	q.mu.Unlock()
-	if first {
+	if len(q.ops) == 1 {
 		q.hint()
 	}
-	return nil
+	return true
 }
 
 // putLazy notes that h has a state to save. It never waits.

@@ -21,7 +21,7 @@ const (
 // same wherever it is: about 10 µs and 0.2 µs an entry in blocks, 1 µs an entry
 // by reference.
 func (s *Store) readPage(inc incarnation, after, upTo inbox.Position) (page []inbox.Entry, size int, err error) {
-	err = s.db.View(func(txn *badger.Txn) error {
+	err = s.view(func(txn *badger.Txn) error {
 		it := blocksOf(txn, inc)
 		defer it.Close()
 		for it.Seek(blockKey(inc, after+1)); it.Valid() && len(page) < pageEntries && size < pageBytes; it.Next() {
@@ -45,12 +45,12 @@ func (s *Store) readPage(inc incarnation, after, upTo inbox.Position) (page []in
 		return nil
 	})
 	s.stats.pages.Add(1)
-	return page, size, translate(err)
+	return page, size, err
 }
 
 // readAt returns the entries at the given ascending positions that exist.
 func (s *Store) readAt(inc incarnation, at []inbox.Position) (found []inbox.Entry, err error) {
-	err = s.db.View(func(txn *badger.Txn) error {
+	err = s.view(func(txn *badger.Txn) error {
 		it := blocksOf(txn, inc)
 		defer it.Close()
 		for len(at) > 0 {
@@ -74,7 +74,7 @@ func (s *Store) readAt(inc incarnation, at []inbox.Position) (found []inbox.Entr
 		}
 		return nil
 	})
-	return found, translate(err)
+	return found, err
 }
 
 // blocksOf returns an iterator over the blocks of one inbox. Values are not

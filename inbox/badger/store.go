@@ -55,6 +55,7 @@ type Store struct {
 	stopBackground context.CancelFunc
 	closing        chan struct{} // closed when Close begins
 	committed      chan struct{} // closed when the committer has ended
+	reading        sync.RWMutex  // held by readers of the database, so that Close waits for them
 	closeOnce      sync.Once
 	closeErr       error
 
@@ -105,12 +106,16 @@ func Open(o Options) (*Store, error) {
 	}
 	s.background, s.stopBackground = context.WithCancel(context.Background())
 	s.sweeper = newSweeper(s)
-	if err := s.load(); err != nil {
+	stale, err := s.load()
+	if err != nil {
 		s.stopBackground()
 		return nil, errors.Join(fmt.Errorf("open store in %s: %w", o.Dir, err), db.Close(), lock.Close())
 	}
 	go s.commitLoop()
 	go s.sweeper.loop(o.sweepEvery)
+	if err := s.endSessions(stale); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 
@@ -127,21 +132,47 @@ func settings(o Options) badger.Options {
 		WithLogger(badgerLog{o.Log})
 }
 
-// load reads what the committer keeps in memory.
-func (s *Store) load() error {
-	err := s.db.View(func(txn *badger.Txn) error {
+// load reads what the committer keeps in memory, and returns the sessions that
+// ended with the last process or whose time is over.
+func (s *Store) load() (stale []inbox.Member, err error) {
+	err = s.db.View(func(txn *badger.Txn) error {
 		if err := s.loadMeta(txn); err != nil {
 			return err
 		}
-		return s.loadSessions(txn)
+		stale, err = s.loadSessions(txn)
+		return err
 	})
-	if err != nil {
-		return translate(err)
+	if err == nil && s.id == 0 {
+		err = s.create()
 	}
-	if s.id != 0 {
+	return stale, translate(err)
+}
+
+// view runs read in a read-only transaction. Badger panics when it is read
+// while or after it is closed, so Close waits for readers and later ones are
+// refused.
+func (s *Store) view(read func(*badger.Txn) error) error {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	select {
+	case <-s.closing:
+		return inbox.ErrClosed
+	default:
+		return translate(s.db.View(read))
+	}
+}
+
+// endSessions ends sessions as if each had been closed.
+func (s *Store) endSessions(members []inbox.Member) error {
+	if len(members) == 0 {
 		return nil
 	}
-	return s.create()
+	return s.do(context.Background(), "end sessions", func(g *group) error {
+		for _, m := range members {
+			g.end(m)
+		}
+		return nil
+	})
 }
 
 // formatVersion is the version of the whole layout.
@@ -210,24 +241,27 @@ func (s *Store) loadMeta(txn *badger.Txn) error {
 	return nil
 }
 
-// loadSessions fills the sessions and the index. Sessions whose time is over
-// are left to their next opening or to the sweeper.
-func (s *Store) loadSessions(txn *badger.Txn) error {
-	now := time.Now().UnixMilli()
+// loadSessions fills the sessions and the index.
+func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, err error) {
+	now := time.Now()
 	members := map[incarnation]inbox.Member{}
-	err := each(txn, []byte{prefixSession}, func(_, v []byte) error {
+	err = each(txn, []byte{prefixSession}, func(_, v []byte) error {
 		sess, err := parseSession(v)
 		if err != nil {
 			return err
 		}
 		if sess.ended == 0 {
-			sess.ended = now // was connected when the last process ended
+			sess.ended = now.UnixMilli() // was connected when the last process ended
 		}
-		members[sess.incarnation] = s.sessions.add(sess)
+		m := s.sessions.add(sess)
+		members[sess.incarnation] = m
+		if s.expired(&sess, now) {
+			stale = append(stale, m)
+		}
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = each(txn, []byte{prefixSubscription}, func(k, v []byte) error {
 		m, ok := members[keyIncarnationOf(k)]
@@ -242,9 +276,9 @@ func (s *Store) loadSessions(txn *badger.Txn) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
+	return stale, each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
 		s.sweeper.ended = append(s.sweeper.ended, incarnation(keyNumber(k)))
 		return nil
 	})
@@ -280,6 +314,8 @@ func (s *Store) Close() error {
 		close(s.closing)
 		s.stopBackground()
 		<-s.sweeper.done
+		s.reading.Lock() // the last reader is gone; the next one sees closing
+		defer s.reading.Unlock()
 		s.closeErr = errors.Join(translate(s.db.Close()), s.lock.Close())
 	})
 	return s.closeErr

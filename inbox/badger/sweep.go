@@ -50,18 +50,14 @@ func newSweeper(s *Store) *sweeper {
 }
 
 // opened notes what was read when an inbox was opened.
-func (w *sweeper) opened(inc incarnation, swept inbox.Position, st inbox.State) {
+func (w *sweeper) opened(inc incarnation, swept inbox.Position) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if sw := w.sessions[inc]; sw != nil {
 		sw.closed = false
 		return
 	}
-	sw := &sweep{swept: swept}
-	for _, d := range st.Open {
-		sw.held = append(sw.held, d.Position)
-	}
-	w.sessions[inc] = sw
+	w.sessions[inc] = &sweep{swept: swept}
 }
 
 // committed notes what a group made durable. Runs on the committer; never waits.
@@ -86,14 +82,20 @@ func (w *sweeper) committed(states []saved, ended []incarnation) {
 }
 
 // sweptUpTo is what the state record keeps, so that after a restart sweeping
-// goes on where it was and not at the first key there ever was.
+// goes on where it was and not at the first key there ever was: before the
+// first block that was left.
 func (w *sweeper) sweptUpTo(inc incarnation) inbox.Position {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if sw := w.sessions[inc]; sw != nil {
+	sw := w.sessions[inc]
+	switch {
+	case sw == nil:
+		return 0
+	case len(sw.held) > 0:
+		return min(sw.swept, sw.held[0]-1)
+	default:
 		return sw.swept
 	}
-	return 0
 }
 
 // loop is the sweeper's goroutine; it ends with the store.
@@ -161,12 +163,12 @@ func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) bool {
 	for _, p := range sw.held { // blocks that were left because of entries that may be finished now
 		if _, isOpen := slices.BinarySearch(open, p); isOpen {
 			still = append(still, p)
-		} else if !b.blocks(inc, p-1, sw.swept, 1, open, nil) {
+		} else if !b.finished(inc, p-1, sw.swept, 1, open, nil) {
 			return false
 		}
 	}
 	swept, held := sw.swept, still
-	ok := b.blocks(inc, sw.swept, sw.state.Sent, 0, open, func(last inbox.Position, kept []inbox.Position) {
+	ok := b.finished(inc, sw.swept, sw.state.Sent, 0, open, func(last inbox.Position, kept []inbox.Position) {
 		swept = last
 		held = append(held, kept...)
 	})
@@ -189,10 +191,10 @@ func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) bool {
 // purge deletes everything of an ended session, and at last the note that it
 // is to be deleted.
 func (w *sweeper) purge(b *sweepBatch, inc incarnation) bool {
-	if !b.blocks(inc, 0, ^inbox.Position(0), 0, nil, nil) || !b.flush() {
+	if !b.finished(inc, 0, ^inbox.Position(0), 0, nil, nil) || !b.flush() {
 		return false
 	}
-	err := w.s.db.View(func(txn *badger.Txn) error {
+	err := w.s.view(func(txn *badger.Txn) error {
 		it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixSubscription, uint64(inc))})
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
@@ -253,21 +255,22 @@ func (w *sweeper) fillMemtable() bool {
 type sweepBatch struct {
 	w      *sweeper
 	keys   [][]byte
+	blocks map[string]bool   // those among keys: one may be met again for another of its entries
 	bodies map[uint64]uint64 // references that go, by body
 }
 
 func newSweepBatch(w *sweeper) *sweepBatch {
-	return &sweepBatch{w: w, bodies: map[uint64]uint64{}}
+	return &sweepBatch{w: w, blocks: map[string]bool{}, bodies: map[uint64]uint64{}}
 }
 
-// blocks deletes the blocks of inc whose last position is after one and up to
+// finished deletes the blocks of inc whose last position is after one and up to
 // another (at most limit, if not 0), except those with an open entry. seen is
 // told of each block and which of its entries are open. It reports false when
 // the store is closing.
-func (b *sweepBatch) blocks(inc incarnation, after, upTo inbox.Position, limit int, open []inbox.Position, seen func(inbox.Position, []inbox.Position)) bool {
+func (b *sweepBatch) finished(inc incarnation, after, upTo inbox.Position, limit int, open []inbox.Position, seen func(inbox.Position, []inbox.Position)) bool {
 	for more := true; more; {
 		var err error
-		if after, more, err = b.someBlocks(inc, after, upTo, limit, open, seen); err != nil {
+		if after, more, err = b.some(inc, after, upTo, limit, open, seen); err != nil {
 			b.w.s.log.Error("cannot look for finished blocks", "error", err)
 			return true
 		}
@@ -278,10 +281,10 @@ func (b *sweepBatch) blocks(inc incarnation, after, upTo inbox.Position, limit i
 	return true
 }
 
-// someBlocks does what blocks does until the batch is full.
-func (b *sweepBatch) someBlocks(inc incarnation, after, upTo inbox.Position, limit int, open []inbox.Position, seen func(inbox.Position, []inbox.Position)) (last inbox.Position, more bool, err error) {
+// some does what finished does until the batch is full.
+func (b *sweepBatch) some(inc incarnation, after, upTo inbox.Position, limit int, open []inbox.Position, seen func(inbox.Position, []inbox.Position)) (last inbox.Position, more bool, err error) {
 	last = after
-	err = b.w.s.db.View(func(txn *badger.Txn) error {
+	err = b.w.s.view(func(txn *badger.Txn) error {
 		it := blocksOf(txn, inc)
 		defer it.Close()
 		n := 0
@@ -304,11 +307,14 @@ func (b *sweepBatch) someBlocks(inc incarnation, after, upTo inbox.Position, lim
 		}
 		return nil
 	})
-	return last, more, translate(err)
+	return last, more, err
 }
 
 // block deletes one block unless some of its entries are open, which it returns.
 func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Position) (kept []inbox.Position) {
+	if b.blocks[string(item.Key())] {
+		return nil
+	}
 	if len(open) > 0 || item.UserMeta()&metaReferences != 0 {
 		var references []uint64
 		entries := b.w.s.readEntries(txn, item)
@@ -328,6 +334,7 @@ func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Posi
 		}
 	}
 	b.keys = append(b.keys, item.KeyCopy(nil))
+	b.blocks[string(item.Key())] = true
 	b.w.deleted += item.EstimatedSize()
 	return nil
 }
@@ -355,6 +362,7 @@ func (b *sweepBatch) flush() bool {
 		})
 	}
 	b.keys = nil
+	clear(b.blocks)
 	clear(b.bodies)
 	if err != nil && !errors.Is(err, inbox.ErrClosed) {
 		b.w.s.log.Error("cannot delete finished messages", "error", err)
@@ -366,7 +374,7 @@ func (b *sweepBatch) flush() bool {
 // Only the sweeper changes them, and it waits for each change to be durable.
 func (b *sweepBatch) count() (map[string][]byte, error) {
 	counts := map[string][]byte{}
-	err := b.w.s.db.View(func(txn *badger.Txn) error {
+	err := b.w.s.view(func(txn *badger.Txn) error {
 		for seq, gone := range b.bodies {
 			body, count := numberKey(prefixBody, seq), numberKey(prefixCount, seq)
 			left, counted, err := references(txn, body, count)
@@ -387,7 +395,7 @@ func (b *sweepBatch) count() (map[string][]byte, error) {
 		}
 		return nil
 	})
-	return counts, translate(err)
+	return counts, err
 }
 
 // references returns how many inboxes refer to a body, and whether that was
