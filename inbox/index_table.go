@@ -107,8 +107,12 @@ type span struct {
 func (s span) len() int    { return int(s.length) }
 func (s span) offset() int { return int(s.high)<<32 | int(s.low) }
 
-// add appends a level of at most 65,535 bytes, as MQTT strings are.
+// add appends a level of at most 65,535 bytes, as MQTT strings are. The empty
+// level is nowhere, so that it stays valid when the text is packed.
 func (t *text) add(level string) span {
+	if level == "" {
+		return span{}
+	}
 	at := len(t.bytes)
 	t.bytes = append(t.bytes, level...)
 	return span{uint32(at), uint16(at >> 32), uint16(len(level))}

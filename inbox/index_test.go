@@ -461,3 +461,18 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// Empty levels survive that the text of removed ones is packed away.
+func TestIndexEmptyLevelAfterPacking(t *testing.T) {
+	x := NewIndex()
+	long := []string{strings.Repeat("x", 65535), strings.Repeat("y", 65535)}
+	for _, f := range append(long, "/a") {
+		x.Subscribe(1, Subscription{Filter: f})
+	}
+	for _, f := range long {
+		x.Unsubscribe(1, f)
+	}
+	if got := x.Match("/a", 0, nil); len(got) != 1 {
+		t.Errorf("%d matches, want 1", len(got))
+	}
+}
