@@ -102,6 +102,19 @@ func (h *Hook) Counts() Counts {
 	}
 }
 
+// Disconnect ends the connection of a client, if it has one, and reports whether
+// it had. It never waits, as mqtt.Server's method of that name may do for a client that does
+// not read.
+func (h *Hook) Disconnect(client string, code packets.Code) bool {
+	h.mu.Lock()
+	l := h.owners[client]
+	h.mu.Unlock()
+	if l != nil {
+		l.end(code)
+	}
+	return l != nil
+}
+
 // ID implements mqtt.Hook.
 func (h *Hook) ID() string { return "inbox" }
 

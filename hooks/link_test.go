@@ -15,12 +15,12 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
-	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // Field case 117: what is sent to a client that is silent does not keep it
 // alive.
 func TestKeepAliveCountsPacketsOfClient(t *testing.T) {
+	t.Parallel()
 	b := start(t, setting{})
 	o := manual(v3("silent"))
 	o.KeepAlive = 1
@@ -59,6 +59,7 @@ func TestKeepAliveCountsPacketsOfClient(t *testing.T) {
 
 // Acknowledgements count for keep alive as every packet does.
 func TestAcksKeepAlive(t *testing.T) {
+	t.Parallel()
 	b := start(t, setting{})
 	o := v3("receiver") // acknowledges, and sends nothing else
 	o.KeepAlive = 1
@@ -86,6 +87,7 @@ func TestConnectTimeout(t *testing.T) {
 
 // A receiver that takes nothing is cut when the time for a write is over.
 func TestWriteTimeout(t *testing.T) {
+	t.Parallel()
 	b := start(t, setting{Options: hooks.Options{WriteTimeout: 200 * time.Millisecond, Window: 60000}})
 	b.subscribed(v3("stuck"), "a", 1)
 	publisher := b.dial(clean("publisher"))
@@ -288,6 +290,24 @@ func TestStoreClosesUnderBroker(t *testing.T) {
 	}
 }
 
+// DISCONNECT is not for clients older than MQTT 5, whoever sends it.
+func TestDisconnectByServer(t *testing.T) {
+	b := start(t, setting{})
+	modern, old := b.dial(v5("modern")), b.dial(v3("old"))
+	if !b.hook.Disconnect("modern", packets.ErrAdministrativeAction) || b.hook.Disconnect("nobody", packets.ErrAdministrativeAction) {
+		t.Error("Disconnect does not know who is connected")
+	}
+	if code := modern.WaitDisconnect(); code != 0x98 {
+		t.Errorf("DISCONNECT %#x, want 0x98", code)
+	}
+	known, _ := b.server.Clients.Get("old")
+	_ = b.server.DisconnectClient(known, packets.ErrAdministrativeAction) // returns the code as an error
+	old.WaitClosed()
+	if pk, ok := old.Next(time.Millisecond); ok {
+		t.Errorf("got %s, want a closed link", mqtttest.Describe(pk))
+	}
+}
+
 // Hooks may look at the connection that the listener accepted.
 func TestNetConn(t *testing.T) {
 	seen := make(chan bool, 1)
@@ -313,5 +333,3 @@ func (h *looking) OnConnect(cl *mqtt.Client, _ packets.Packet) error {
 	h.seen <- ok
 	return nil
 }
-
-var _ inbox.Store = (*faulty)(nil)

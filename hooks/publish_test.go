@@ -67,7 +67,7 @@ func TestStoreErrorsReachPublisher(t *testing.T) {
 				t.Errorf("%d messages counted as refused, want 4", n)
 			}
 
-			store.onAppend(nil) // the store is well again
+			store.set(func(f *faulty) { f.append = nil }) // the store is well again
 			modern.PublishAndWait("a", "x", 1)
 			modern.PublishAndWait("a", "x", 2)
 		})
@@ -107,7 +107,9 @@ func TestLateStoreAcknowledgesNobodyElse(t *testing.T) {
 	store := &faulty{}
 	b := start(t, setting{Wrap: store.wrap})
 	first := b.dial(v5("publisher"))
-	store.onAppend(func() error { appended <- struct{}{}; <-stored; return nil })
+	store.set(func(f *faulty) {
+		f.append = func() error { appended <- struct{}{}; <-stored; return nil }
+	})
 	first.Publish("a", "x", 1, mqtttest.WithID(9))
 	<-appended
 	first.Cut()

@@ -1,6 +1,7 @@
 package hooks_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -103,6 +104,21 @@ func TestReleaseIsSentAgain(t *testing.T) {
 		if pk, ok := receiver.Next(30 * time.Millisecond); ok {
 			t.Errorf("restart %t: got %s after PUBCOMP", restart, mqtttest.Describe(pk))
 		}
+	}
+}
+
+// PUBREL says that PUBREC is recorded.
+func TestReleaseWaitsForStore(t *testing.T) {
+	store := &faulty{}
+	b := start(t, setting{Wrap: store.wrap})
+	b.subscribed(v5("receiver"), "a", 2)
+	b.dial(v3("publisher")).PublishAndWait("a", "x", 2)
+	receiver := b.dial(exact(v5("receiver")))
+	pk := receiver.NextPublish()
+	store.set(func(f *faulty) { f.save = func() error { return errors.New("disk on fire") } })
+	receiver.Ack(pk)
+	if next, ok := receiver.Next(mqtttest.Deadline); !ok || next.FixedHeader.Type != packets.Disconnect {
+		t.Errorf("got %s, want DISCONNECT", mqtttest.Describe(next))
 	}
 }
 

@@ -156,6 +156,7 @@ func TestStrayAcksMakeNoRoom(t *testing.T) {
 // Field case 011: a backlog larger than the range of packet ids, and case 022:
 // ids go on and on, also when the window empties.
 func TestBacklogLargerThanPacketIDs(t *testing.T) {
+	t.Parallel()
 	const total = 70000
 	b := start(t, setting{})
 	b.subscribed(v3("receiver"), "a", 1)
@@ -173,6 +174,7 @@ func TestBacklogLargerThanPacketIDs(t *testing.T) {
 // go round. Field case 025: one message that is never acknowledged holds up
 // nothing.
 func TestOpenPacketIDIsKept(t *testing.T) {
+	t.Parallel()
 	const total = 66000
 	b := start(t, setting{Options: hooks.Options{Window: 10}})
 	b.subscribed(v3("receiver"), "a", 1)
@@ -304,6 +306,7 @@ func TestReceiverRefuses(t *testing.T) {
 // Field case 046 and 048: an expired message is not sent, and another carries
 // what is left.
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	b := start(t, setting{})
 	b.subscribed(v5("receiver"), "a", 1)
 	publisher := b.dial(v5("publisher"))
@@ -398,7 +401,29 @@ func TestOversizeRedelivery(t *testing.T) {
 	receiver.Cut()
 	o := v5("receiver")
 	o.MaxPacketSize = 500
-	wantPayloads(t, b.dial(o).Payloads(1), []string{"small"})
+	receiver = b.dial(o)
+	wantPayloads(t, receiver.Payloads(1), []string{"small"})
+	receiver.Disconnect()
+	b.dial(v5("receiver")).Silent(20 * time.Millisecond)
+}
+
+// What was acknowledged is saved while the link goes on, so that a crash does
+// not bring it back.
+func TestAcksAreSaved(t *testing.T) {
+	store := &faulty{}
+	b := start(t, setting{Wrap: store.wrap})
+	b.subscribed(v3("receiver"), "a", 1)
+	b.publish("a", 1, 10)
+	receiver := b.dial(manual(v3("receiver")))
+	all := receiver.Collect(10)
+	for _, pk := range all[:9] {
+		receiver.Ack(pk)
+	}
+	mqtttest.Eventually(t, func() bool {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		return len(store.saved.Open) == 1 && store.saved.Open[0].PacketID == all[9].PacketID
+	}, "a saved state with one open delivery")
 }
 
 // Field case 009 and 118: a receiver that does not read, with or without keep

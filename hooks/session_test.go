@@ -254,10 +254,17 @@ func TestAbsentClientsLeaveNoTrace(t *testing.T) {
 	}
 }
 
-// A session that cannot be opened is told by CONNACK.
+// A session that cannot be opened is told by CONNACK, and its will is not sent.
 func TestStoreRefusesSession(t *testing.T) {
-	store := &faulty{open: func() error { return errors.New("disk on fire") }}
+	store := &faulty{open: func(r inbox.Receiver) error {
+		if r == "watcher" {
+			return nil
+		}
+		return errors.New("disk on fire")
+	}}
 	b := start(t, setting{Wrap: store.wrap})
+	watcher := b.dial(v3("watcher"))
+	watcher.Subscribe("#", 1)
 	o := v5("x")
 	o.Will = &mqtttest.Will{Topic: "a", Payload: "will", QoS: 1}
 	if pk := mqtttest.Refused(t, b.addr, o); pk.ReasonCode != 0x88 || pk.SessionPresent {
@@ -266,10 +273,31 @@ func TestStoreRefusesSession(t *testing.T) {
 	if pk := mqtttest.Refused(t, b.addr, v3("x")); pk.ReasonCode != 3 {
 		t.Errorf("got %s, want 3", mqtttest.Describe(pk))
 	}
-	store.open = nil
-	b.dial(v5("x"))
-	if n := b.server.Clients.Len(); n != 1 {
-		t.Errorf("%d clients known, want 1", n)
+	store.set(func(f *faulty) { f.open = nil })
+	b.dial(v5("x")).PublishAndWait("a", "after", 1)
+	wantPayloads(t, watcher.Payloads(1), []string{"after"})
+	if n := b.server.Clients.Len(); n != 2 {
+		t.Errorf("%d clients known, want 2", n)
+	}
+}
+
+// A subscription that is not stored is not granted.
+func TestStoreRefusesSubscription(t *testing.T) {
+	store := &faulty{subscribe: func() error { return errors.New("disk on fire") }}
+	b := start(t, setting{Wrap: store.wrap})
+	c := b.dial(v5("x"))
+	if code := c.Subscribe("a", 1); code != 0x80 {
+		t.Errorf("SUBACK %#x, want 0x80", code)
+	}
+	b.dial(v5("publisher")).Publish("a", "x", 0)
+	c.Silent(20 * time.Millisecond)
+	c.Send(packets.Packet{
+		FixedHeader: packets.FixedHeader{Type: packets.Unsubscribe},
+		PacketID:    9,
+		Filters:     packets.Subscriptions{{Filter: "a"}},
+	})
+	if code := c.WaitDisconnect(); code != 0x80 {
+		t.Errorf("DISCONNECT %#x, want 0x80", code)
 	}
 }
 

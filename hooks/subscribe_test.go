@@ -82,6 +82,7 @@ func TestUnsubscribeWithBacklog(t *testing.T) {
 // Field case 083: wildcards leave the server's topics alone, and those are never
 // kept.
 func TestServerTopicsAreNotKept(t *testing.T) {
+	t.Parallel()
 	b := start(t, setting{})
 	for id, filter := range map[string]string{"all": "#", "plus": "+/broker/#", "sys": "$SYS/#"} {
 		b.subscribed(v3(id), filter, 1)

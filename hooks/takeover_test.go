@@ -103,6 +103,29 @@ func TestTakeoverWithCleanStart(t *testing.T) {
 	}
 }
 
+// A new connection waits until the session of the old one is given back, so that
+// the end of the old one takes nothing away from it.
+func TestNewConnectionWaitsForOldOne(t *testing.T) {
+	ending, ended := make(chan struct{}), make(chan struct{})
+	store := &faulty{close: func() error { close(ending); <-ended; return nil }}
+	b := start(t, setting{Wrap: store.wrap})
+	old := b.dial(clean("x"))
+	old.Subscribe("a", 1)
+	old.Cut()
+	<-ending
+	store.set(func(f *faulty) { f.close = nil })
+	raw := mqtttest.DialRaw(t, b.addr, v3("x"))
+	raw.SendRaw(connectFrame("x"))
+	if pk, ok := raw.Next(50 * time.Millisecond); ok {
+		t.Errorf("got %s while the old connection has not ended", mqtttest.Describe(pk))
+	}
+	close(ended)
+	raw.NextOf(packets.Connack)
+	raw.Subscribe("a", 1)
+	b.dial(clean("publisher")).Publish("a", "plain", 0)
+	wantPayloads(t, raw.Payloads(1), []string{"plain"})
+}
+
 // Field case 033: a connection whose socket is full is taken over at once.
 func TestTakeoverOfStuckConnection(t *testing.T) {
 	b := start(t, setting{Options: hooks.Options{OutBytes: 8 << 10, Window: 60000}})

@@ -1,20 +1,17 @@
 package hooks_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
-	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // numbers are the payloads from first to last.
@@ -168,60 +165,4 @@ func wantDup(t testing.TB, all []packets.Packet, want ...bool) {
 			t.Errorf("%s: dup %t, want %t", mqtttest.Describe(all[i]), all[i].FixedHeader.Dup, want[i])
 		}
 	}
-}
-
-// faulty is a store in which a test can hold up or fail what it wants.
-type faulty struct {
-	inbox.Store
-	mu     sync.Mutex
-	append func() error // returns before the message is appended; an error fails it
-	open   func() error
-}
-
-func (f *faulty) wrap(s inbox.Store) inbox.Store {
-	f.Store = s
-	return f
-}
-
-func (f *faulty) onAppend(act func() error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.append = act
-}
-
-func (f *faulty) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
-	f.mu.Lock()
-	act := f.append
-	f.mu.Unlock()
-	if act != nil {
-		if err := act(); err != nil {
-			done(inbox.Receipt{}, fmt.Errorf("append: %w", err))
-			return
-		}
-	}
-	f.Store.Append(ctx, e, done)
-}
-
-func (f *faulty) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
-	if f.open != nil {
-		if err := f.open(); err != nil {
-			return nil, false, err
-		}
-	}
-	return f.Store.Open(ctx, r, o)
-}
-
-// delaying is a store whose done callbacks wait.
-type delaying struct {
-	inbox.Store
-	until chan struct{}
-}
-
-// Append implements inbox.Store: it has done called only once the channel is
-// closed.
-func (d delaying) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
-	d.Store.Append(ctx, e, func(r inbox.Receipt, err error) {
-		<-d.until
-		done(r, err)
-	})
 }

@@ -12,11 +12,12 @@ var (
 	// At opening.
 	ErrInUse   = errors.New("data directory is used by another process")
 	ErrDamaged = errors.New("stored data is damaged")
+	ErrNewer   = errors.New("stored data was written by a newer version")
 
 	// At appending.
-	ErrFull      = errors.New("disk reserve reached")                // not stored; may succeed once space is freed
+	ErrFull      = errors.New("disk reserve reached")                   // not stored; may succeed once space is freed
 	ErrTooLarge  = errors.New("message is larger than the store takes") // not stored; will never succeed
-	ErrUncertain = errors.New("unknown whether stored")              // may be stored; may be appended again
+	ErrUncertain = errors.New("unknown whether stored")                 // may be stored; may be appended again
 
 	// At using an inbox.
 	ErrFenced = errors.New("inbox was opened by a newer connection")
@@ -160,6 +161,10 @@ type State struct {
 	Sent   Position   // every entry up to here has been handed out
 	LastID uint16     // the packet id given last, 0 if none was
 	Open   []Delivery // handed out and not finished, ascending by position
+
+	// Resting are packet ids that are passed over though they may be free, so
+	// that after a crash the same entries get the same ids. Usually none.
+	Resting []uint16
 }
 
 // Delivery is one message on its way to its receiver.

@@ -1,74 +1,111 @@
 package inbox
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 )
 
-// MaxWindow is the largest size of a [Window]: the range of MQTT packet ids.
+// MaxWindow is the largest size that may be asked of a [Window]: the range of
+// MQTT packet ids, and so of Receive Maximum. A window that large sends 16,384
+// at a time, so that most ids are free.
 const MaxWindow = 65535
+
+const (
+	mostRoom = 1 << 14
+	halfTurn = 1 << 15 // the first packet id of the second half of a turn
+)
 
 // Window is what one receiver has been sent and has not finished. It gives out
 // packet ids, takes acknowledgements in any order, and is the [State] that is
 // stored. It is plain data: the owner guards it.
 //
-// Packet ids go round from 1 to 65,535 and skip those that are open. After a
-// crash the ids of what is recorded as open are the recorded ones; what was sent later
-// gets the ids it had before, because the same entries follow in the same order.
+// Packet ids go round from 1 to 65,535 and pass over those that are open. After
+// a crash the ids of what is recorded as open are the recorded ones, and what
+// was sent later gets the ids that it had, so that a receiver of QoS 2 knows it
+// again [MQTT-4.3.3-2]: the same entries follow in the same order, and which ids
+// are passed over was decided a half turn before they come up. For that the
+// state must have been stored less than 16,383 entries before the crash.
 //
-// Cost: every method is O(1) for acknowledgements in order of sending, and
-// O(size) otherwise.
+// Cost: O(1) for deliveries acknowledged in the order of sending, else O(size).
+// Each half turn takes O(size log size) once.
 type Window struct {
 	size   int
 	sent   Position
 	lastID uint16
-	open   []Delivery
-	old    int // the first so many of open got their ids before the last time round
+	all    []Delivery // from done on they are open
+	done   int
+
+	// resting are the ids to be passed over in the rest of this half turn and
+	// in the next one, in the order in which they come up. They were open when
+	// the half turn before theirs began, and rest even if they are free by now.
+	resting []uint16
 }
 
 // NewWindow returns a window that continues from s, with room for size
-// deliveries (1 to [MaxWindow]). It holds more if more were open in s.
+// deliveries (1 to [MaxWindow], of which 16,384 count). It holds more if more
+// were open in s.
 func NewWindow(size int, s State) *Window {
-	return &Window{
-		size:   min(max(size, 1), MaxWindow),
+	w := &Window{
+		size:   min(max(size, 1), mostRoom),
 		sent:   s.Sent,
 		lastID: s.LastID,
-		open:   append(make([]Delivery, 0, len(s.Open)), s.Open...),
-		old:    len(s.Open),
+		all:    slices.Clone(s.Open),
 	}
+	// A state of a window has everything in Resting that matters; one that was
+	// made by hand is safe too.
+	w.resting = slices.Clone(s.Resting)
+	for _, d := range s.Open {
+		w.resting = append(w.resting, d.PacketID)
+	}
+	w.resting = slices.DeleteFunc(w.resting, func(id uint16) bool { return !w.ahead(id) })
+	slices.SortFunc(w.resting, func(a, b uint16) int { return cmp.Compare(a-w.lastID, b-w.lastID) })
+	w.resting = slices.Compact(w.resting)
+	return w
 }
 
 // Room returns how many more deliveries may be sent now, 0 or more.
-func (w *Window) Room() int { return max(w.size-len(w.open), 0) }
+func (w *Window) Room() int { return max(w.size-w.Len(), 0) }
 
 // Len returns the number of open deliveries.
-func (w *Window) Len() int { return len(w.open) }
+func (w *Window) Len() int { return len(w.all) - w.done }
 
 // Open returns the open deliveries, ascending by position. The slice is valid
 // until the next call of another method and must not be changed.
-func (w *Window) Open() []Delivery { return w.open }
+func (w *Window) Open() []Delivery { return w.all[w.done:] }
 
 // Send records that the entry at p is about to be sent and returns its packet
 // id. Positions must ascend, and [Window.Room] must not be 0.
 func (w *Window) Send(p Position) uint16 {
 	w.sent = p
 	w.lastID = w.nextID()
-	w.open = append(w.open, Delivery{Position: p, PacketID: w.lastID})
+	if len(w.all) == cap(w.all) && w.done >= w.Len() {
+		w.all = w.all[:copy(w.all, w.Open())] // half or more is done: no need to grow
+		w.done = 0
+	}
+	w.all = append(w.all, Delivery{Position: p, PacketID: w.lastID})
 	return w.lastID
 }
 
 // Skip records that the entry at p needs no delivery: it is expired, too large
 // for the receiver, or goes out at QoS 0. Positions must ascend.
-func (w *Window) Skip(p Position) { w.sent = p }
+//
+// It uses up a packet id. Before a crash the entry may have been sent, and what
+// follows it must get the ids that it had then.
+func (w *Window) Skip(p Position) {
+	w.sent = p
+	if w.Len() < MaxWindow {
+		w.lastID = w.nextID()
+	}
+}
 
 // Ack finishes the delivery with this packet id (PUBACK, PUBCOMP, or a reason
 // code that ends it) and reports whether there was one.
 func (w *Window) Ack(id uint16) (Delivery, bool) {
-	i, ok := w.find(id)
-	if !ok {
+	i := w.find(id)
+	if i < 0 {
 		return Delivery{}, false
 	}
-	d := w.open[i]
+	d := w.Open()[i]
 	w.remove(i)
 	return d, true
 }
@@ -76,63 +113,81 @@ func (w *Window) Ack(id uint16) (Delivery, bool) {
 // Release notes that the receiver has the QoS 2 message with this packet id
 // (PUBREC) and reports whether the id is open.
 func (w *Window) Release(id uint16) bool {
-	i, ok := w.find(id)
-	if ok {
-		w.open[i].Released = true
+	i := w.find(id)
+	if i < 0 {
+		return false
 	}
-	return ok
+	w.Open()[i].Released = true
+	return true
 }
 
 // Drop finishes the delivery at p without an acknowledgement: the entry is gone
 // or must not be sent any more. It reports whether it was open.
 func (w *Window) Drop(p Position) bool {
-	i := sort.Search(len(w.open), func(i int) bool { return w.open[i].Position >= p })
-	if i == len(w.open) || w.open[i].Position != p {
-		return false
+	i, ok := slices.BinarySearchFunc(w.Open(), p, func(d Delivery, p Position) int { return cmp.Compare(d.Position, p) })
+	if ok {
+		w.remove(i)
 	}
-	w.remove(i)
-	return true
+	return ok
 }
 
 // State returns a copy of the state to be stored.
 func (w *Window) State() State {
-	return State{Sent: w.sent, LastID: w.lastID, Open: append([]Delivery(nil), w.open...)}
+	return State{
+		Sent:    w.sent,
+		LastID:  w.lastID,
+		Open:    append([]Delivery(nil), w.Open()...),
+		Resting: append([]uint16(nil), w.resting...),
+	}
 }
 
-// nextID returns the id after the last one, without those that are open. Only
-// ids from before the last time round can be met again.
+// nextID returns the id after the last one, without those that rest. They
+// include all that are open. One id at least must not be; it is found within
+// two turns, however many rest.
 func (w *Window) nextID() uint16 {
 	id := w.lastID
 	for {
 		id++
-		if id == 0 { // past 65,535; 0 is not a packet id [MQTT-2.2.1-3]
-			id = 1
-			w.old = len(w.open)
+		if id == 0 {
+			id = 1 // 0 is not a packet id [MQTT-2.2.1-3]
 		}
-		if !slices.ContainsFunc(w.open[:w.old], func(d Delivery) bool { return d.PacketID == id }) {
+		if id == 1 || id == halfTurn {
+			w.rest(id == 1)
+		}
+		if len(w.resting) == 0 || w.resting[0] != id {
 			return id
 		}
+		w.resting = w.resting[1:]
 	}
 }
 
-func (w *Window) find(id uint16) (int, bool) {
-	for i := range w.open {
-		if w.open[i].PacketID == id {
-			return i, true
+// rest lets the ids rest that are open in the next half turn: the second if
+// the first begins now.
+func (w *Window) rest(second bool) {
+	decided := len(w.resting)
+	for _, d := range w.Open() {
+		if second == (d.PacketID >= halfTurn) {
+			w.resting = append(w.resting, d.PacketID)
 		}
 	}
-	return 0, false
+	slices.Sort(w.resting[decided:])
 }
 
-// remove keeps the backing array: taking the first, the usual case, moves only
-// the start of the slice, and append reuses the array once its end is reached.
+// ahead reports whether id comes up in the rest of this half turn or the next.
+func (w *Window) ahead(id uint16) bool {
+	return id > w.lastID || w.lastID >= halfTurn && id < halfTurn
+}
+
+func (w *Window) find(id uint16) int {
+	return slices.IndexFunc(w.Open(), func(d Delivery) bool { return d.PacketID == id })
+}
+
+// remove takes out the open delivery i. The first, the usual case, stays where
+// it is and is left behind.
 func (w *Window) remove(i int) {
-	if i < w.old {
-		w.old--
-	}
 	if i == 0 {
-		w.open = w.open[1:]
+		w.done++
 		return
 	}
-	w.open = append(w.open[:i], w.open[i+1:]...)
+	w.all = slices.Delete(w.all, w.done+i, w.done+i+1)
 }

@@ -103,11 +103,12 @@ func (p *publisher) collect(c *mqtttest.Conn) error {
 		}
 		switch pk.FixedHeader.Type {
 		case packets.Puback, packets.Pubrec, packets.Pubcomp:
-			if err := p.answer(c, pk); err != nil {
-				return err
-			}
+			err = p.answer(c, pk)
 		default:
-			p.run.ledger.Violate("p%d: got %s", p.publisher, mqtttest.Describe(pk))
+			err = p.run.unasked(p.options.ClientID, pk)
+		}
+		if err != nil {
+			return err
 		}
 		if !c.Pending() {
 			return c.Flush()

@@ -2,11 +2,14 @@ package killtest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 )
@@ -153,6 +156,19 @@ func (r *run) await(t testing.TB, wait func(), what string) {
 		report := r.ledger.Report()
 		t.Fatalf("not in time: %s; %s\n%s", what, report, strings.Join(report.Named, "\n"))
 	}
+}
+
+// errTold says that the broker has ended a link with DISCONNECT.
+var errTold = errors.New("the broker says goodbye")
+
+// unasked deals with a packet that a client does not expect: a DISCONNECT of a
+// broker that stops is right, everything else is not.
+func (r *run) unasked(client string, pk packets.Packet) error {
+	if pk.FixedHeader.Type == packets.Disconnect && pk.ReasonCode == packets.ErrServerShuttingDown.Code {
+		return errTold
+	}
+	r.ledger.Violate("%s: got %s", client, mqtttest.Describe(pk))
+	return nil
 }
 
 // pause waits, unless the context ends before.

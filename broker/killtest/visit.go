@@ -118,7 +118,7 @@ func (v *visit) take(pk packets.Packet) error {
 	case packets.Puback, packets.Pubrec, packets.Pubcomp:
 		err = v.echoes.answer(v.conn, pk)
 	default:
-		v.run.ledger.Violate("%s: got %s", v.id, mqtttest.Describe(pk))
+		err = v.run.unasked(v.id, pk)
 	}
 	if err != nil {
 		return err

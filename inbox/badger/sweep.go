@@ -172,20 +172,31 @@ func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) bool {
 		swept = last
 		held = append(held, kept...)
 	})
-	if !ok || !b.flush() {
-		return false
-	}
+	b.progress = append(b.progress, progress{inc, swept, held})
+	return ok
+}
+
+// progress is how far an inbox is swept once the batch is durable.
+type progress struct {
+	incarnation incarnation
+	swept       inbox.Position
+	held        []inbox.Position
+}
+
+// record notes the progress of what was flushed.
+func (w *sweeper) record(done []progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	cur := w.sessions[inc]
-	if cur == nil {
-		return true // ended meanwhile
+	for _, p := range done {
+		sw := w.sessions[p.incarnation]
+		if sw == nil {
+			continue // ended meanwhile
+		}
+		sw.swept, sw.held = p.swept, p.held
+		if sw.closed && !sw.moved {
+			delete(w.sessions, p.incarnation)
+		}
 	}
-	cur.swept, cur.held = swept, held
-	if cur.closed && !cur.moved {
-		delete(w.sessions, inc)
-	}
-	return true
 }
 
 // purge deletes everything of an ended session, and at last the note that it
@@ -257,6 +268,8 @@ type sweepBatch struct {
 	keys   [][]byte
 	blocks map[string]bool   // those among keys: one may be met again for another of its entries
 	bodies map[uint64]uint64 // references that go, by body
+
+	progress []progress
 }
 
 func newSweepBatch(w *sweeper) *sweepBatch {
@@ -342,7 +355,9 @@ func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Posi
 // flush has the committer write the deletions, and waits until they are
 // durable. It reports false when the store is closing or has failed.
 func (b *sweepBatch) flush() bool {
-	if len(b.keys) == 0 && len(b.bodies) == 0 {
+	defer func() { b.keys, b.progress = nil, nil }()
+	if len(b.keys) == 0 {
+		b.w.record(b.progress)
 		return true
 	}
 	counts, err := b.count()
@@ -361,9 +376,11 @@ func (b *sweepBatch) flush() bool {
 			return nil
 		})
 	}
-	b.keys = nil
 	clear(b.blocks)
 	clear(b.bodies)
+	if err == nil {
+		b.w.record(b.progress)
+	}
 	if err != nil && !errors.Is(err, inbox.ErrClosed) {
 		b.w.s.log.Error("cannot delete finished messages", "error", err)
 	}
