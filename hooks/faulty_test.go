@@ -1,0 +1,121 @@
+package hooks_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// faulty is a store in which a test can hold up or fail what it wants. A
+// function that is set is called first, and its error is the call's.
+type faulty struct {
+	inbox.Store
+
+	mu        sync.Mutex // guards what follows
+	append    func() error
+	open      func(inbox.Receiver) error
+	subscribe func() error
+	save      func() error // with done only
+	close     func() error
+	saved     inbox.State // what the last lazy save saw
+}
+
+func (f *faulty) wrap(s inbox.Store) inbox.Store {
+	f.Store = s
+	return f
+}
+
+// set changes the functions.
+func (f *faulty) set(change func(*faulty)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// ask calls one of the functions, with no lock held.
+func (f *faulty) ask(which func(*faulty) func() error) error {
+	f.mu.Lock()
+	act := which(f)
+	f.mu.Unlock()
+	if act == nil {
+		return nil
+	}
+	return act()
+}
+
+func (f *faulty) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	if err := f.ask(func(f *faulty) func() error { return f.append }); err != nil {
+		done(inbox.Receipt{}, fmt.Errorf("append: %w", err))
+		return
+	}
+	f.Store.Append(ctx, e, done)
+}
+
+func (f *faulty) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
+	err := f.ask(func(f *faulty) func() error {
+		if f.open == nil {
+			return nil
+		}
+		return func() error { return f.open(r) }
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("open: %w", err)
+	}
+	in, resumed, err := f.Store.Open(ctx, r, o)
+	return &faultyInbox{Inbox: in, store: f, state: o.State}, resumed, err
+}
+
+type faultyInbox struct {
+	inbox.Inbox
+	store *faulty
+	state func() inbox.State
+}
+
+func (in *faultyInbox) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
+	if err := in.store.ask(func(f *faulty) func() error { return f.subscribe }); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	return in.Inbox.Subscribe(ctx, subs...)
+}
+
+func (in *faultyInbox) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
+	if err := in.store.ask(func(f *faulty) func() error { return f.subscribe }); err != nil {
+		return nil, fmt.Errorf("unsubscribe: %w", err)
+	}
+	return in.Inbox.Unsubscribe(ctx, filters...)
+}
+
+func (in *faultyInbox) Save(done func(error)) {
+	if done == nil {
+		state := in.state()
+		in.store.set(func(f *faulty) { f.saved = state })
+	} else if err := in.store.ask(func(f *faulty) func() error { return f.save }); err != nil {
+		done(fmt.Errorf("save: %w", err))
+		return
+	}
+	in.Inbox.Save(done)
+}
+
+func (in *faultyInbox) Close(ctx context.Context, expiry inbox.Expiry) error {
+	if err := in.store.ask(func(f *faulty) func() error { return f.close }); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	return in.Inbox.Close(ctx, expiry)
+}
+
+// delaying is a store whose done callbacks wait.
+type delaying struct {
+	inbox.Store
+	until chan struct{}
+}
+
+// Append implements inbox.Store: it has done called only once the channel is
+// closed.
+func (d delaying) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	d.Store.Append(ctx, e, func(r inbox.Receipt, err error) {
+		<-d.until
+		done(r, err)
+	})
+}
