@@ -49,6 +49,7 @@ type account struct {
 type delivery struct {
 	times     int
 	link      int       // of the latest time
+	here      int       // times on that link
 	confirmed time.Time // when it was acknowledged on that link
 }
 
@@ -161,7 +162,10 @@ func (l *Ledger) Received(receiver string, m Message) {
 	defer l.mu.Unlock()
 	l.report.Deliveries++
 	a := l.account(receiver)
-	d := a.delivery(m)
+	d, now := a.delivery(m), len(a.links)-1
+	if d.link != now {
+		d.here = 0
+	}
 	if d.times > 0 {
 		l.judgeRepeat(receiver, a, m, *d)
 	} else {
@@ -170,7 +174,7 @@ func (l *Ledger) Received(receiver string, m Message) {
 		}
 		a.next[m.Publisher] = max(a.next[m.Publisher], m.Number+1)
 	}
-	*d = delivery{times: d.times + 1, link: len(a.links) - 1}
+	*d = delivery{times: d.times + 1, link: now, here: d.here + 1}
 }
 
 // Confirmed notes that the receiver acknowledges a message for good.
@@ -187,15 +191,18 @@ func (l *Ledger) Violate(format string, args ...any) {
 	l.violation(format, args...)
 }
 
-// judgeRepeat decides whether a message may come again that was d before.
+// judgeRepeat decides whether a message may come again, on the latest link, that
+// came as d says. Of a message that was sent more than once there may be several
+// in the inbox, which look alike.
 func (l *Ledger) judgeRepeat(receiver string, a *account, m Message, d delivery) {
+	sent := l.sent[m.Publisher][m.Number].times
 	switch {
 	case l.qos == 2:
 		l.violation("%s: %s came %d times at QoS 2", receiver, m, d.times+1)
-	case d.times < l.sent[m.Publisher][m.Number].times:
+	case d.here >= sent:
+		l.violation("%s: %s came %d times on one link, was sent %d times", receiver, m, d.here+1, sent)
+	case sent > 1:
 		l.report.Resent++
-	case d.link == len(a.links)-1:
-		l.violation("%s: %s came again on one link", receiver, m)
 	case d.confirmed.IsZero():
 		l.report.Unacknowledged++
 	case !l.broke(a.links[d.link], d.confirmed):

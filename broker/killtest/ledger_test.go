@@ -52,6 +52,17 @@ func TestLedgerJudges(t *testing.T) {
 			s.SendAgain(Message{0, 1})
 			s.get(0, 1, 2, 1)
 		}, Report{Deliveries: 4, Resent: 1}},
+		{"sent again, each come again after a break", 1, func(s *script) {
+			s.SendAgain(Message{0, 2})
+			s.get(0, 1, 2)
+			s.cut()
+			s.link()
+			s.get(2, 2)
+		}, Report{Deliveries: 5, Resent: 2}},
+		{"sent again, come once too often", 1, func(s *script) {
+			s.SendAgain(Message{0, 2})
+			s.get(0, 1, 2, 2, 2)
+		}, Report{Deliveries: 5, Resent: 1, Violations: 1}},
 		{"not acknowledged, come again", 1, func(s *script) {
 			s.get(0, 1)
 			s.cut()

@@ -22,7 +22,15 @@ type visit struct {
 	conn  *mqtttest.Conn
 	leave time.Time // zero for never
 	held  int       // messages received and not acknowledged on this link
-	acks  []packets.Packet
+	acks  []ack
+}
+
+// ack is an acknowledgement that is owed.
+type ack struct {
+	kind    byte
+	id      uint16
+	final   bool // message will then be finished
+	message Message
 }
 
 // subscribe subscribes to every topic of the habit. A resumed session has the
@@ -44,8 +52,7 @@ func (v *visit) subscribe() error {
 			return err
 		}
 		if pk.FixedHeader.Type == packets.Suback {
-			v.suback(pk)
-			return nil
+			return v.suback(pk)
 		}
 		if err := v.take(pk); err != nil {
 			return err
@@ -53,8 +60,13 @@ func (v *visit) subscribe() error {
 	}
 }
 
-func (v *visit) suback(pk packets.Packet) {
+// suback notes what was granted. A refusal ends the visit: the broker cannot
+// store the subscription now.
+func (v *visit) suback(pk packets.Packet) error {
 	for i, code := range pk.ReasonCodes {
+		if code >= 0x80 {
+			return fmt.Errorf("subscription %d refused: %#x", i, code)
+		}
 		if code != v.run.QoS {
 			v.run.ledger.Violate("%s: subscription %d granted %#x", v.id, i, code)
 		}
@@ -65,6 +77,7 @@ func (v *visit) suback(pk packets.Packet) {
 		close(v.subscribed)
 		v.run.trigger.passed(suback)
 	}
+	return nil
 }
 
 // next reads one packet until a time, and returns errLeft when it has come.
@@ -146,16 +159,13 @@ func (v *visit) publish(pk packets.Packet) error {
 			if known != m {
 				v.run.ledger.Violate("%s: packet id %d of %s was given to %s", v.id, pk.PacketID, known, m)
 			}
-			v.owe(kind, pk.PacketID)
+			v.acks = append(v.acks, ack{kind: kind, id: pk.PacketID})
 			return nil // seen before: exactly once [MQTT-4.3.3-10]
 		}
 		v.unfinished[pk.PacketID] = m
 	}
 	v.run.ledger.Received(v.id, m)
-	if kind == packets.Puback {
-		v.run.ledger.Confirmed(v.id, m, time.Now())
-	}
-	v.owe(kind, pk.PacketID)
+	v.acks = append(v.acks, ack{kind: kind, id: pk.PacketID, final: kind == packets.Puback, message: m})
 	if v.visits > 1 {
 		v.run.trigger.passed(replay)
 	}
@@ -167,15 +177,9 @@ func (v *visit) publish(pk packets.Packet) error {
 
 // release forgets a QoS 2 message, so that its packet id may come again.
 func (v *visit) release(id uint16) {
-	if m, ok := v.unfinished[id]; ok {
-		delete(v.unfinished, id)
-		v.run.ledger.Confirmed(v.id, m, time.Now())
-	}
-	v.owe(packets.Pubcomp, id)
-}
-
-func (v *visit) owe(kind byte, id uint16) {
-	v.acks = append(v.acks, packets.Packet{FixedHeader: packets.FixedHeader{Type: kind}, PacketID: id})
+	m, ok := v.unfinished[id]
+	delete(v.unfinished, id)
+	v.acks = append(v.acks, ack{kind: packets.Pubcomp, id: id, final: ok, message: m})
 }
 
 // answer sends the acknowledgements that are owed.
@@ -183,19 +187,24 @@ func (v *visit) answer() error {
 	if v.delay > 0 && len(v.acks) > 0 {
 		pause(v.run.habits, v.delay)
 	}
-	for _, ack := range v.acks {
-		if ack.FixedHeader.Type != packets.Pubrec {
+	for _, a := range v.acks {
+		if a.kind != packets.Pubrec {
 			v.held = max(v.held-1, 0) // a PUBREL may be of an earlier link
 		}
-		if err := v.conn.Buffer(ack); err != nil {
+		pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: a.kind}, PacketID: a.id}
+		if err := v.conn.Buffer(pk); err != nil {
 			return err
 		}
 	}
 	if err := v.conn.Flush(); err != nil {
 		return err
 	}
-	for range v.acks {
-		v.run.trigger.passed(confirm)
+	now := time.Now()
+	for _, a := range v.acks {
+		if a.final {
+			v.run.ledger.Confirmed(v.id, a.message, now)
+			v.run.trigger.passed(confirm)
+		}
 	}
 	v.acks = v.acks[:0]
 	return nil
