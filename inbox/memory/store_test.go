@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -30,5 +31,41 @@ func TestSaveForgetsFinished(t *testing.T) {
 	}
 	if whole[0].Envelope != nil || whole[1].Envelope != nil {
 		t.Fatal("finished entries are still referred to")
+	}
+}
+
+// An owner that is fenced while it says its state must not store it.
+func TestFencedDuringSave(t *testing.T) {
+	store := New()
+	defer store.Close()
+	second := make(chan inbox.Inbox, 1)
+	first, _, err := store.Open(t.Context(), "c", inbox.OpenOptions{
+		Expiry: inbox.ExpiryNever,
+		State: func() inbox.State {
+			in, _, err := store.Open(t.Context(), "c", inbox.OpenOptions{Expiry: inbox.ExpiryNever})
+			if err != nil {
+				t.Error(err)
+			}
+			second <- in
+			return inbox.State{Sent: 1}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan error, 1)
+	first.Save(func(err error) { saved <- err })
+	if err := <-saved; !errors.Is(err, inbox.ErrFenced) {
+		t.Errorf("save: %v, want ErrFenced", err)
+	}
+	if err := (<-second).Close(t.Context(), inbox.ExpiryNever); err != nil {
+		t.Error(err)
+	}
+	third, _, err := store.Open(t.Context(), "c", inbox.OpenOptions{Expiry: inbox.ExpiryNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := third.State().Sent; got != 0 {
+		t.Errorf("a fenced owner's state was stored: sent %d", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a test waits for anything before it fails.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 // lasting is the expiry of sessions that survive a restart.
 const lasting inbox.Expiry = 3600
