@@ -171,13 +171,13 @@ func TestIndexRandom(t *testing.T) {
 	for round := range 15 {
 		x, subs, n := NewIndex(), map[Member]map[string]Subscription{}, 0
 		members := 1 + r.IntN(60)
-		for step := range 2000 {
+		for step := range 1000 {
 			m := Member(1 + r.IntN(members))
 			if subs[m] == nil {
 				subs[m] = map[string]Subscription{}
 			}
 			// Rounds of few subscriptions, many, and first many and then few.
-			if r.IntN(100) < []int{45, 90, 100 - step/20}[round%3] {
+			if r.IntN(100) < []int{45, 90, 100 - step/10}[round%3] {
 				s := Subscription{
 					Filter: filter(), QoS: byte(r.IntN(3)), NoLocal: r.IntN(4) == 0, RetainAsPublished: r.IntN(4) == 0,
 					Identifier: []uint32{0, 0, 1, 2, identifiersKept - 1, identifiersKept, 268_435_455}[r.IntN(7)],

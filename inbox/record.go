@@ -1,0 +1,109 @@
+package inbox
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// The stored form of an envelope is one msgpack array. It has no id: the
+// sequence is in the key, and the store knows its own number.
+//
+//	 0  version           int    1
+//	 1  time              int    Unix milliseconds
+//	 2  topic             str
+//	 3  payload           bin    or nil
+//	 4  QoS               int    0, 1, 2
+//	 5  retain            bool
+//	 6  client            str
+//	 7  user              str
+//	 8  expiry            int    Unix milliseconds, 0 for never
+//	 9  content type      str
+//	10  response topic    str
+//	11  correlation data  bin    or nil for none, which is not the same as empty
+//	12  payload format    int    0 absent, 1 bytes, 2 UTF-8
+//	13  user properties   array  of str: key, value, key, value, ...
+//
+// Later versions of the product may append fields, which are passed over here.
+// The version goes up only when what is above changes.
+const (
+	envelopeVersion = 1
+	envelopeFields  = 14
+)
+
+// AppendEnvelope appends the stored form of e, without its id, to dst. It
+// allocates only if dst is too small. Any goroutine may call it.
+func AppendEnvelope(dst []byte, e *Envelope) []byte {
+	return appendRecord(dst, func(enc *msgpack.Encoder) error { return encodeEnvelope(enc, e) })
+}
+
+func encodeEnvelope(enc *msgpack.Encoder, e *Envelope) error {
+	err := cmp.Or(
+		enc.EncodeArrayLen(envelopeFields),
+		enc.EncodeUint(envelopeVersion),
+		enc.EncodeInt(e.Time),
+		enc.EncodeString(e.Topic),
+		enc.EncodeBytes(e.Payload),
+		enc.EncodeUint(uint64(e.QoS)),
+		enc.EncodeBool(e.Retain),
+		enc.EncodeString(e.Client),
+		enc.EncodeString(e.User),
+		enc.EncodeInt(e.Expiry),
+		enc.EncodeString(e.ContentType),
+		enc.EncodeString(e.ResponseTopic),
+		enc.EncodeBytes(e.CorrelationData),
+		enc.EncodeUint(uint64(e.PayloadFormat)),
+		enc.EncodeArrayLen(2*len(e.UserProperties)),
+	)
+	for _, p := range e.UserProperties {
+		err = cmp.Or(err, enc.EncodeString(p.Key), enc.EncodeString(p.Value))
+	}
+	return err
+}
+
+// ParseEnvelope reads what [AppendEnvelope] has written. The envelope has no id
+// yet, and all its strings and slices point into b: b must not change
+// afterwards. One allocation, and one more for user properties.
+//
+// The error wraps [ErrDamaged] and names the field, or wraps [ErrNewer].
+func ParseEnvelope(b []byte) (*Envelope, error) {
+	r := reader{rest: b}
+	n := r.record(envelopeVersion, envelopeFields)
+	e := &Envelope{
+		Time:            r.int("time"),
+		Topic:           r.str("topic"),
+		Payload:         r.bin("payload"),
+		QoS:             byte(r.uint("QoS", 2)),
+		Retain:          r.bool("retain"),
+		Client:          r.str("client"),
+		User:            r.str("user"),
+		Expiry:          r.int("expiry"),
+		ContentType:     r.str("content type"),
+		ResponseTopic:   r.str("response topic"),
+		CorrelationData: r.bin("correlation data"),
+		PayloadFormat:   PayloadFormat(r.uint("payload format", uint64(FormatUTF8))),
+		UserProperties:  r.userProperties(),
+	}
+	if err := r.end(n > envelopeFields); err != nil {
+		return nil, fmt.Errorf("parse envelope: %w", err)
+	}
+	return e, nil
+}
+
+func (r *reader) userProperties() []UserProperty {
+	const field = "user properties"
+	n := r.array(field)
+	if n == 0 {
+		return nil
+	}
+	if n%2 != 0 {
+		r.fail(field)
+		return nil
+	}
+	properties := make([]UserProperty, n/2)
+	for i := range properties {
+		properties[i] = UserProperty{Key: r.str(field), Value: r.str(field)}
+	}
+	return properties
+}

@@ -1,0 +1,129 @@
+package inbox
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// The stored form of a delivery state is one msgpack array. It is written for
+// every few acknowledgements, so it is small: 3 bytes for a delivery that
+// follows the one before, in position and packet id.
+//
+//	0  version        int    1
+//	1  sent           int
+//	2  last id        int
+//	3  open           array  of three values for each delivery:
+//	     position     int    above the one before; the first: below sent
+//	     packet id    int    above or, negative, below the one before; the first: itself
+//	     released     bool
+//	4  resting ids    array  of int
+//
+// Later versions of the product may append fields, which are passed over here.
+// The version goes up only when what is above changes.
+const (
+	stateVersion = 1
+	stateFields  = 5
+)
+
+// AppendState appends the stored form of s to dst. Open must be ascending and
+// not above Sent, as it is in the state of a [Window]. It allocates only if dst
+// is too small. Any goroutine may call it.
+func AppendState(dst []byte, s State) []byte {
+	return appendRecord(dst, func(enc *msgpack.Encoder) error { return encodeState(enc, s) })
+}
+
+func encodeState(enc *msgpack.Encoder, s State) error {
+	err := cmp.Or(
+		enc.EncodeArrayLen(stateFields),
+		enc.EncodeUint(stateVersion),
+		enc.EncodeUint(uint64(s.Sent)),
+		enc.EncodeUint(uint64(s.LastID)),
+		enc.EncodeArrayLen(3*len(s.Open)),
+	)
+	var last Delivery
+	for i, d := range s.Open {
+		step := d.Position - last.Position
+		if i == 0 {
+			step = s.Sent - d.Position // small, unlike the position
+		}
+		err = cmp.Or(err,
+			enc.EncodeUint(uint64(step)),
+			enc.EncodeInt(int64(d.PacketID)-int64(last.PacketID)),
+			enc.EncodeBool(d.Released),
+		)
+		last = d
+	}
+	err = cmp.Or(err, enc.EncodeArrayLen(len(s.Resting)))
+	for _, id := range s.Resting {
+		err = cmp.Or(err, enc.EncodeUint(uint64(id)))
+	}
+	return err
+}
+
+// ParseState reads what [AppendState] has written and keeps nothing of b. The
+// error wraps [ErrDamaged] and names the field, or wraps [ErrNewer].
+func ParseState(b []byte) (State, error) {
+	r := reader{rest: b}
+	n := r.record(stateVersion, stateFields)
+	s := State{
+		Sent:   Position(r.uint("sent", math.MaxUint64)),
+		LastID: uint16(r.uint("last id", MaxWindow)),
+	}
+	s.Open = r.deliveries(s.Sent)
+	s.Resting = r.resting()
+	if err := r.end(n > stateFields); err != nil {
+		return State{}, fmt.Errorf("parse state: %w", err)
+	}
+	return s, nil
+}
+
+func (r *reader) deliveries(sent Position) []Delivery {
+	n := r.array("open")
+	if n%3 != 0 || n/3 > MaxWindow {
+		r.fail("open")
+		return nil
+	}
+	if n == 0 {
+		return nil
+	}
+	open := make([]Delivery, n/3)
+	var last Delivery
+	for i := range open {
+		step := Position(r.uint("position", uint64(sent-last.Position)))
+		id := int64(last.PacketID) + r.int("packet id")
+		d := Delivery{Position: last.Position + step, PacketID: uint16(id), Released: r.bool("released")}
+		if i == 0 {
+			d.Position = sent - step
+		}
+		if d.Position <= last.Position {
+			r.fail("position")
+		}
+		if id < 1 || id > MaxWindow {
+			r.fail("packet id")
+		}
+		if r.err != nil {
+			return nil
+		}
+		open[i], last = d, d
+	}
+	return open
+}
+
+func (r *reader) resting() []uint16 {
+	n := r.array("resting ids")
+	if n == 0 {
+		return nil
+	}
+	if n > MaxWindow {
+		r.fail("resting ids")
+		return nil
+	}
+	ids := make([]uint16, n)
+	for i := range ids {
+		ids[i] = uint16(r.uint("resting ids", MaxWindow))
+	}
+	return ids
+}
