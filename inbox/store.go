@@ -29,7 +29,7 @@ var (
 // Receipt says what became of an appended message.
 type Receipt struct {
 	ID      MessageID
-	Matched int // receivers that get it, kept or live; -1 if the engine does not know
+	Matched int // receivers with a matching subscription; -1 if the engine does not know. Engines may leave out those that get nothing
 }
 
 // Store keeps messages until their receivers have acknowledged them.
@@ -56,7 +56,8 @@ type Store interface {
 
 	// Open gives the caller the inbox of a receiver and reports whether there
 	// was a session to resume. It creates the session if there is none, or if
-	// o.Fresh ends the one there was. When Open returns, the session is on
+	// the one there was ends: because of o.Fresh, because its time was over, or
+	// because it ends with its link. When Open returns, the session is on
 	// stable storage (unless o.Expiry is ExpiryAtOnce), and an earlier owner of
 	// the inbox is fenced: its calls return ErrFenced and change nothing.
 	Open(ctx context.Context, r Receiver, o OpenOptions) (in Inbox, resumed bool, err error)
@@ -109,6 +110,7 @@ type Inbox interface {
 	State() State
 
 	// Subscriptions returns the session's subscriptions, in no particular order.
+	// Retain handling, which counts only in Subscribe, may be missing.
 	Subscriptions(ctx context.Context) ([]Subscription, error)
 
 	// Subscribe adds subscriptions, or replaces those of the same filter, and
@@ -131,7 +133,8 @@ type Inbox interface {
 	Next(ctx context.Context, max, maxBytes int) ([]Entry, error)
 
 	// Read returns the entries at the given ascending positions, without those
-	// that no longer exist. It does not move Next.
+	// that no longer exist. It does not move Next. Of a session that ends with
+	// its link, which is never resumed, it need not find any.
 	Read(ctx context.Context, at []Position) ([]Entry, error)
 
 	// Save stores the delivery state; with it goes the permission to forget
