@@ -55,8 +55,8 @@ func (p *publisher) talk(c *mqtttest.Conn) error {
 		return err
 	}
 	window := p.run.Window
-	if max := int(c.Connack.Properties.ReceiveMaximum); max > 0 {
-		window = min(window, max) // [MQTT-3.3.4-7]
+	if limit := int(c.Connack.Properties.ReceiveMaximum); limit > 0 {
+		window = min(window, limit) // [MQTT-3.3.4-7]
 	}
 	for {
 		if err := p.burst(c, window); err != nil {

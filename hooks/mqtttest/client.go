@@ -110,8 +110,7 @@ func start(t testing.TB, conn *Conn, o Options) *Client {
 func (c *Client) read() {
 	defer close(c.done)
 	for {
-		c.gate.Lock()
-		c.gate.Unlock() //nolint:staticcheck // only the wait for a thaw is wanted
+		c.awaitThaw()
 		pk, err := c.conn.Read()
 		if err == nil && !c.answer(pk) {
 			continue
@@ -121,6 +120,12 @@ func (c *Client) read() {
 			return
 		}
 	}
+}
+
+// awaitThaw waits while the client is frozen.
+func (c *Client) awaitThaw() {
+	c.gate.Lock()
+	defer c.gate.Unlock() //nolint:gocritic // the lock is the wait
 }
 
 // keep notes what came, or why nothing will come any more, and wakes the test.

@@ -1,7 +1,6 @@
 package mqtttest_test
 
 import (
-	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -22,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a stock mochi server and returns its address.
 func serve(t *testing.T, hook mqtt.Hook, config any) string {
 	t.Helper()
-	server := mqtt.New(&mqtt.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	server := mqtt.New(&mqtt.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err := server.AddHook(hook, config); err != nil {
 		t.Fatalf("add hook: %v", err)
 	}
