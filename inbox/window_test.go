@@ -321,20 +321,24 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 		State
 		next int // the first entry after it
 	}
-	for range 60 {
-		// A window with some old deliveries open, close to the end of a half turn.
+	for range 30 {
+		// A window close to the end of a half turn, with old deliveries open
+		// whose ids come up soon, or a half turn later.
 		start := State{Sent: 100, LastID: []uint16{32_767, 65_535}[r.IntN(2)] - uint16(r.IntN(40))}
-		for i := range r.IntN(30) {
-			id := start.LastID + uint16(5*i) - 60
-			if id != 0 && id < start.LastID || id > start.LastID+100 {
+		taken := map[uint16]bool{0: true}
+		for i := range r.IntN(60) {
+			id := start.LastID + uint16([]int{1, 32_760}[r.IntN(2)]+r.IntN(200))
+			if !taken[id] {
+				taken[id] = true
 				start.Open = append(start.Open, Delivery{Position: Position(i + 1), PacketID: id})
 			}
 		}
 		w, p := NewWindow(MaxWindow, start), start.Sent
+		patience := []int{30, 1000}[r.IntN(2)]
 		var ids []uint16 // by entry; entries are at all positions from 101 on
 		var states []saved
-		for range 1000 + r.IntN(20)*1500 {
-			if r.IntN(200) == 0 {
+		for range []int{300, 34_000}[r.IntN(2)] {
+			if r.IntN(20) == 0 {
 				states = append(states, saved{w.State(), len(ids)})
 			}
 			p++
@@ -343,12 +347,16 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 			} else {
 				w.Send(p)
 			}
-			ids = append(ids, w.State().LastID)
-			for w.Len() > 20 || w.Len() > 0 && r.IntN(2) == 0 {
-				w.Ack(w.Open()[r.IntN(min(w.Len(), 8))].PacketID)
+			ids = append(ids, w.lastID)
+			for w.Len() > 20 && r.IntN(20) > 0 || w.Len() > 0 && r.IntN(2) == 0 {
+				w.Ack(w.Open()[w.Len()-1-r.IntN(min(w.Len(), 8))].PacketID)
+			}
+			if w.Len() > 0 && r.IntN(patience) == 0 {
+				w.Ack(w.Open()[0].PacketID) // an old one
 			}
 		}
-		for _, s := range states[max(0, len(states)-5):] {
+		for range 10 {
+			s := states[max(0, len(states)-1-r.IntN(100))] // within the last 16,383 entries
 			// Through its stored form.
 			state, err := ParseState(AppendState(nil, s.State))
 			if err != nil {
@@ -361,7 +369,7 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 				} else {
 					again.Send(p)
 				}
-				if got := again.State().LastID; got != ids[i] {
+				if got := again.lastID; got != ids[i] {
 					t.Fatalf("from last id %d: entry %d got id %d, had %d before", s.LastID, i, got, ids[i])
 				}
 				if r.IntN(10) == 0 && again.Len() > 0 {
