@@ -53,7 +53,7 @@ func appendRecord(dst []byte, encode func(*msgpack.Encoder) error) []byte {
 // [reader.end] tells.
 //
 // The library's decoder reads the same bytes, and tests hold the two together.
-// But it takes about three times as long, more the larger the payload that it
+// But it takes two to three times as long, more the larger the payload that it
 // copies, with 5 to 16 allocations in place of 1 or 2. That would be most of
 // the cost of a page.
 type reader struct {
