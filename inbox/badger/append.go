@@ -56,25 +56,27 @@ func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) 
 	e.ID = inbox.MessageID{Sequence: g.nextSequence(), Store: s.id}
 	g.matches = s.index.Match(e.Topic, s.sessions.member(inbox.Receiver(e.Client)), g.matches[:0])
 
-	receipt := inbox.Receipt{ID: e.ID, Matched: len(g.matches)}
 	g.kept = g.kept[:0]
 	for i := range g.matches {
-		g.match(e, len(record), &g.matches[i])
+		m := &g.matches[i]
+		g.give(m.Member, e, e.ID.Sequence, len(record), inbox.Grant{
+			QoS:         min(e.QoS, m.QoS),
+			Retain:      e.Retain && m.RetainAsPublished,
+			Identifiers: m.Identifiers,
+		})
 	}
-	g.keep(e, record)
+	g.keep(e.ID.Sequence, e, record)
+	if e.Retain {
+		g.retain(e, record)
+	}
 	s.stats.appended.Add(1)
-	return receipt, nil
+	return inbox.Receipt{ID: e.ID, Matched: len(g.matches)}, nil
 }
 
-// match decides how one receiver gets the message: live at QoS 0, from memory,
-// or kept on disk (and, if it is connected, handed over as well).
-func (g *group) match(e *inbox.Envelope, size int, m *inbox.Match) {
-	sess := g.s.sessions.at(m.Member)
-	grant := inbox.Grant{
-		QoS:         min(e.QoS, m.QoS),
-		Retain:      e.Retain && m.RetainAsPublished,
-		Identifiers: m.Identifiers,
-	}
+// give decides how one receiver gets a message at p in its inbox: live at QoS 0,
+// from memory, or kept on disk (and, if it is connected, handed over as well).
+func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, size int, grant inbox.Grant) {
+	sess := g.s.sessions.at(m)
 	h := sess.owner
 	if grant.QoS == 0 {
 		if h != nil && h.live != nil {
@@ -88,29 +90,29 @@ func (g *group) match(e *inbox.Envelope, size int, m *inbox.Match) {
 			sess.spilled = true // after a restart this is to be purged
 			g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
 		}
-		g.kept = append(g.kept, kept{member: m.Member, grant: grant})
+		g.kept = append(g.kept, kept{member: m, grant: grant})
 	}
 	if h != nil {
-		entry := inbox.Entry{Position: e.ID.Sequence, Envelope: e, Grant: grant}
+		entry := inbox.Entry{Position: p, Envelope: e, Grant: grant}
 		g.handover = append(g.handover, handover{to: h, entry: entry, inMemory: inMemory})
 	}
 }
 
-// keep writes the message for the receivers in g.kept: into the one's block, or
-// once as a body with a reference in each block.
-func (g *group) keep(e *inbox.Envelope, record []byte) {
+// keep writes a message at p for the receivers in g.kept: into the one's block,
+// or once as a body with a reference in each block.
+func (g *group) keep(p inbox.Position, e *inbox.Envelope, record []byte) {
 	if len(g.kept) == 0 {
 		return
 	}
 	if len(g.kept) > 1 {
 		value := binary.AppendUvarint(make([]byte, 0, len(record)+binary.MaxVarintLen32), uint64(len(g.kept)))
-		g.put(numberKey(prefixBody, uint64(e.ID.Sequence)), append(value, record...))
+		g.put(numberKey(prefixBody, uint64(p)), append(value, record...))
 		record = nil
 	}
 	for _, k := range g.kept {
 		b := g.block(k.member)
 		before := len(b.buf)
-		b.add(e.ID.Sequence, k.grant, record)
+		b.add(p, e.ID.Sequence, k.grant, record)
 		g.size += len(b.buf) - before
 		if len(b.buf) >= maxBlock {
 			g.closeBlock(b)

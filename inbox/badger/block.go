@@ -10,11 +10,12 @@ import (
 // A block is what one group commits for one receiver. Layout:
 //
 //	version:1  entry*
-//	entry:     step:uvarint flags:1 [n:uvarint identifier:uvarint * n] [length:uvarint record]
+//	entry:     step:uvarint flags:1 [behind:uvarint] [n:uvarint identifier:uvarint * n] [length:uvarint record]
 //
-// step is the distance from the position before (from 0 for the first). The
-// record is the envelope; it is missing in a reference, whose body stands under
-// the position. Appending to a block and reading from it cost a few nanoseconds
+// step is the distance from the position before (from 0 for the first). behind
+// is how far the message's own number is behind the position, for a message that
+// was stored before, as a retained one. The record is the envelope; it is
+// missing in a reference, whose body stands under the position. Appending to a block and reading from it cost a few nanoseconds
 // an entry and a copy of the record.
 const (
 	blockVersion = 1
@@ -23,6 +24,7 @@ const (
 	flagRetain      = 0b0000_0100
 	flagReference   = 0b0000_1000
 	flagIdentifiers = 0b0001_0000
+	flagBehind      = 0b0010_0000
 )
 
 // metaReferences is the user meta byte of a block with references, so that
@@ -42,8 +44,9 @@ type block struct {
 	references  bool // some of the entries are references
 }
 
-// add appends an entry; a nil record makes it a reference.
-func (b *block) add(p inbox.Position, g inbox.Grant, record []byte) {
+// add appends an entry at p for the message with the number id; a nil record
+// makes it a reference.
+func (b *block) add(p, id inbox.Position, g inbox.Grant, record []byte) {
 	if len(b.buf) == 0 {
 		b.buf = append(b.buf, blockVersion)
 		b.last = 0
@@ -62,7 +65,13 @@ func (b *block) add(p inbox.Position, g inbox.Grant, record []byte) {
 	if len(g.Identifiers) > 0 {
 		flags |= flagIdentifiers
 	}
+	if id != p {
+		flags |= flagBehind
+	}
 	b.buf = append(b.buf, flags)
+	if id != p {
+		b.buf = binary.AppendUvarint(b.buf, uint64(p-id))
+	}
 	if len(g.Identifiers) > 0 {
 		b.buf = binary.AppendUvarint(b.buf, uint64(len(g.Identifiers)))
 		for _, id := range g.Identifiers {
@@ -78,6 +87,7 @@ func (b *block) add(p inbox.Position, g inbox.Grant, record []byte) {
 // stored is one entry as it stands in a block.
 type stored struct {
 	position  inbox.Position
+	id        inbox.Position // the message's own number
 	grant     inbox.Grant
 	reference bool
 	record    []byte // points into the block; nil in a reference
@@ -118,6 +128,14 @@ func (r *blockReader) next() (stored, bool, error) {
 		position:  r.last,
 		grant:     inbox.Grant{QoS: flags & flagQoS, Retain: flags&flagRetain != 0},
 		reference: flags&flagReference != 0,
+	}
+	s.id = s.position
+	if flags&flagBehind != 0 {
+		behind, err := r.uvarint("behind")
+		if err != nil {
+			return stored{}, false, err
+		}
+		s.id -= inbox.Position(behind)
 	}
 	if flags&flagIdentifiers != 0 {
 		if s.grant.Identifiers, err = r.identifiers(); err != nil {

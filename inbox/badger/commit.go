@@ -171,6 +171,21 @@ func (g *group) put(key, value []byte) {
 	g.size += len(key) + len(value)
 }
 
+// expiryMargin is how many seconds the clock may be set back without an effect.
+const expiryMargin = 24 * 60 * 60
+
+// putUntil adds a key that may go after expiry (Unix ms, 0 for never): Badger
+// drops it when it compacts. That only gives back space; whoever reads decides
+// by the deadline itself, so the key stays a little longer.
+func (g *group) putUntil(key, value []byte, expiry int64) {
+	e := &badger.Entry{Key: key, Value: value}
+	if expiry > 0 {
+		e.ExpiresAt = uint64(expiry/1000) + expiryMargin
+	}
+	g.write(e)
+	g.size += len(key) + len(value)
+}
+
 func (g *group) delete(key []byte) {
 	g.retry(func() error { return g.txn.Delete(key) })
 	g.size += len(key)

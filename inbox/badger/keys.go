@@ -19,6 +19,7 @@ import (
 //	k incarnation:8                       delivery state
 //	p incarnation:8                       everything of this incarnation is to be deleted
 //	m sequence:8                          body shared by several inboxes
+//	R name(topic)                         retained message
 //	c sequence:8                          how many inboxes still refer to the body, once fewer than at first
 const (
 	prefixMeta         = 'M'
@@ -29,6 +30,7 @@ const (
 	prefixPurge        = 'p'
 	prefixBody         = 'm'
 	prefixCount        = 'c'
+	prefixRetained     = 'R'
 )
 
 var (

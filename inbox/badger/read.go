@@ -132,7 +132,7 @@ func (s *Store) entry(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 		s.reportDamage("envelope", key, err)
 		return inbox.Entry{}, false
 	}
-	env.ID = inbox.MessageID{Sequence: e.position, Store: s.id}
+	env.ID = inbox.MessageID{Sequence: e.id, Store: s.id}
 	return inbox.Entry{Position: e.position, Envelope: env, Grant: e.grant}, true
 }
 

@@ -1,0 +1,48 @@
+package inbox
+
+import "strings"
+
+// MatchTopic reports whether a filter matches a topic, as [Index] does for many
+// filters at once. Both must be valid.
+func MatchTopic(filter, topic string) bool {
+	if strings.HasPrefix(topic, "$") && (strings.HasPrefix(filter, "+") || strings.HasPrefix(filter, "#")) {
+		return false // [MQTT-4.7.2-1]
+	}
+	for {
+		f, filterRest, moreFilter := strings.Cut(filter, "/")
+		if f == "#" {
+			return true
+		}
+		t, topicRest, moreTopic := strings.Cut(topic, "/")
+		if f != "+" && f != t {
+			return false
+		}
+		switch {
+		case !moreFilter:
+			return !moreTopic
+		case !moreTopic:
+			return filterRest == "#" // which includes its parent level
+		}
+		filter, topic = filterRest, topicRest
+	}
+}
+
+// sharePrefix begins the filters of shared subscriptions.
+const sharePrefix = "$share/"
+
+// Shared splits the filter of a shared subscription, $share/<name>/<filter>, and
+// reports whether it is one: the name is not empty and has no wildcard, and the
+// filter is not empty [MQTT-4.8.2-1] [MQTT-4.8.2-2].
+func Shared(filter string) (name, inner string, ok bool) {
+	rest, ok := strings.CutPrefix(filter, sharePrefix)
+	if !ok {
+		return "", "", false
+	}
+	name, inner, ok = strings.Cut(rest, "/")
+	return name, inner, ok && name != "" && inner != "" && !strings.ContainsAny(name, "+#")
+}
+
+// GroupReceiver returns the receiver whose inbox a group shares: the members of
+// all subscriptions with this filter. No client can have its name, because
+// client ids have no NUL [MQTT-1.5.4-2].
+func GroupReceiver(filter string) Receiver { return Receiver("\x00" + filter) }
