@@ -87,16 +87,22 @@ func (x *Index) Subscribe(m Member, s Subscription) (existed bool) {
 // Unsubscribe removes the subscription of m with exactly this filter
 // [MQTT-3.10.4-1] and reports whether there was one. Cost: as for Subscribe.
 func (x *Index) Unsubscribe(m Member, filter string) (existed bool) {
+	r, ok := x.lookUp(filter)
+	return ok && x.remove(m, r)
+}
+
+// lookUp finds a filter, and reports whether some member may have it.
+func (x *Index) lookUp(filter string) (filterRef, bool) {
 	n, deep := uint32(root), false
 	for level := range strings.SplitSeq(filter, "/") {
 		if deep = level == "#"; deep {
 			break
 		}
 		if n = x.tree.child(n, level); n == none {
-			return false
+			return noFilter, false
 		}
 	}
-	return x.remove(m, refer(n, deep))
+	return refer(n, deep), true
 }
 
 func (x *Index) remove(m Member, r filterRef) (existed bool) {
@@ -107,6 +113,19 @@ func (x *Index) remove(m Member, r filterRef) (existed bool) {
 	x.tree.prune(r.node())
 	x.len--
 	return true
+}
+
+// Members returns how many members have a subscription with exactly this filter.
+func (x *Index) Members(filter string) int {
+	r, ok := x.lookUp(filter)
+	if !ok {
+		return 0
+	}
+	s := *x.tree.set(r.node(), r.deep())
+	if s.empty() {
+		return 0
+	}
+	return len(x.lists.entries(s))
 }
 
 // Match appends to dst every member that gets a message on topic which from

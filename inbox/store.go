@@ -19,6 +19,9 @@ var (
 	ErrTooLarge  = errors.New("message is larger than the store takes") // not stored; will never succeed
 	ErrUncertain = errors.New("unknown whether stored")                 // may be stored; may be appended again
 
+	// At opening an inbox.
+	ErrNoSession = errors.New("there is no session to resume")
+
 	// At using an inbox.
 	ErrFenced = errors.New("inbox was opened by a newer connection")
 
@@ -28,7 +31,9 @@ var (
 
 // Receipt says what became of an appended message.
 type Receipt struct {
-	ID      MessageID
+	ID        MessageID
+	Duplicate bool // nothing was stored: it had been before (see Inbox.Publish)
+
 	Matched int // receivers with a matching subscription; -1 if the engine does not know. Engines may leave out those that get nothing
 }
 
@@ -62,6 +67,13 @@ type Store interface {
 	// the inbox is fenced: its calls return ErrFenced and change nothing.
 	Open(ctx context.Context, r Receiver, o OpenOptions) (in Inbox, resumed bool, err error)
 
+	// Retained yields the retained messages whose topics match a filter, in no
+	// particular order. A message with Retain becomes the retained one of its
+	// topic in the same step in which it is stored, and one with an empty
+	// payload removes it; that an Append with QoS 0 does so is all that is
+	// kept of it. Expired ones may be yielded.
+	Retained(ctx context.Context, filter string) iter.Seq2[*Envelope, error]
+
 	// Sessions yields every session, connected or not, in no particular order.
 	Sessions(ctx context.Context) iter.Seq2[Session, error]
 
@@ -89,8 +101,15 @@ type Session struct {
 
 // OpenOptions say how an inbox is opened.
 type OpenOptions struct {
-	Fresh  bool   // forget the session there was
+	Fresh  bool   // end the session there was
+	Resume bool   // create no session: without one to resume, ErrNoSession
 	Expiry Expiry // from now on; ExpiryAtOnce keeps the session in memory
+
+	// Will is published when the session ends, or Will.Delay after it was
+	// closed without a goodbye, whichever comes first; it takes the place of
+	// the will there was. Nil for none. A will is on stable storage before Open returns,
+	// for sessions that end with their link too.
+	Will *Will
 
 	// State returns what [Inbox.Save] stores. The engine calls it on its own
 	// goroutine when it writes; it must be quick and must not call the store.
@@ -101,6 +120,20 @@ type OpenOptions struct {
 	// not at all, and never kept. The engine calls it in the order of storing on its own goroutine;
 	// it must not block. Nil drops such messages.
 	Live func(Entry)
+}
+
+// Will is what is published in a client's name when it is gone. Its envelope's
+// Expiry counts from when it is published, so it holds an interval: milliseconds, 0
+// for never.
+type Will struct {
+	Envelope *Envelope
+	Delay    uint32 // seconds
+}
+
+// Ending says how an inbox is closed.
+type Ending struct {
+	Expiry  Expiry // how long the session is kept; ExpiryAtOnce ends it
+	Goodbye bool   // the client took its leave: its will is not published [MQTT-3.1.2-10]
 }
 
 // Inbox is one receiver's messages, held by one owner at a time. Next may be
@@ -117,6 +150,15 @@ type Inbox interface {
 	// reports for each whether there was one. When it returns, they are stored
 	// (as the session is), and every message whose Append is called later, by
 	// anyone, is matched against them; messages stored before are not.
+	//
+	// Retained messages that match are put into the inbox as entries of their
+	// own, with Grant.Retain, as RetainHandling says; those of QoS 0 go to
+	// OpenOptions.Live. They are put in before Subscribe returns, and none is
+	// older than what the subscription brought before it.
+	//
+	// A filter of a shared subscription (see [Shared]) makes the receiver a
+	// member: messages for the inner filter go once into the inbox of
+	// [GroupReceiver], which exists as long as it has members.
 	Subscribe(ctx context.Context, subs ...Subscription) (existed []bool, err error)
 
 	// Unsubscribe removes subscriptions and reports for each whether there was
@@ -144,10 +186,25 @@ type Inbox interface {
 	// and done is called after, under the rules of Append's.
 	Save(done func(error))
 
+	// Publish is Append for a QoS 2 message that the receiver of this inbox
+	// publishes under packet id: the id is recorded with the message, and while
+	// it is, Publish stores nothing and gives a Receipt that says so. So a
+	// publisher that resends over a crash has its message stored once
+	// [MQTT-4.3.3-10].
+	Publish(ctx context.Context, id uint16, e *Envelope, done func(Receipt, error))
+
+	// Received returns the ids that Publish had recorded when the inbox was
+	// opened, in no particular order.
+	Received() []uint16
+
+	// Complete forgets an id that Publish recorded (PUBREL), and calls done,
+	// under the rules of Append's, when that is stored and PUBCOMP may be sent.
+	Complete(id uint16, done func(known bool, err error))
+
 	// Close gives the inbox back: the state is saved as by Save(nil), the
 	// session gets the expiry that counts from now, and the owner is fenced.
 	// ExpiryAtOnce removes the session and everything in its inbox.
-	Close(ctx context.Context, expiry Expiry) error
+	Close(ctx context.Context, end Ending) error
 }
 
 // Entry is one message in one inbox.

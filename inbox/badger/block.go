@@ -41,7 +41,8 @@ type block struct {
 	incarnation incarnation
 	last        inbox.Position
 	buf         []byte
-	references  bool // some of the entries are references
+	references  bool  // some of the entries are references
+	until       int64 // when the last of its entries may go, Unix ms; never if one may not
 }
 
 // add appends an entry at p for the message with the number id; a nil record

@@ -32,7 +32,7 @@ func (s *Store) commitLoop() {
 	)
 	g := newGroup(s)
 	for {
-		ops, lazy, more = s.queue.take(ops, lazy)
+		ops, lazy, more = s.queue.take(ops, lazy, s.timers.next(time.Now()))
 		if !more {
 			return
 		}
@@ -46,7 +46,9 @@ func (s *Store) commitLoop() {
 			rest = g.build(rest)
 			if first {
 				g.saveLazily(lazy)
+				g.runTimers()
 			}
+			g.closeBlocks()
 			g.finish(g.commit())
 		}
 		clear(ops)
@@ -135,18 +137,27 @@ func (g *group) build(ops []operation) []operation {
 		op := ops[n]
 		n++
 		a := answer{op: op}
-		if op.envelope != nil {
+		switch {
+		case op.from != nil:
+			a.receipt, a.err = g.publishOnce(&op)
+		case op.envelope != nil:
 			a.receipt, a.err = g.append(op.envelope, *op.record)
-			g.records = append(g.records, op.record)
-		} else {
+		default:
 			op.apply(g)
+		}
+		if op.record != nil {
+			g.records = append(g.records, op.record)
 		}
 		g.answers = append(g.answers, a)
 	}
+	return ops[n:]
+}
+
+// closeBlocks writes the blocks of the group.
+func (g *group) closeBlocks() {
 	for i := range g.blocks {
 		g.closeBlock(&g.blocks[i])
 	}
-	return ops[n:]
 }
 
 // commit makes the group durable. This is the line of the store: before it
@@ -174,16 +185,20 @@ func (g *group) put(key, value []byte) {
 // expiryMargin is how many seconds the clock may be set back without an effect.
 const expiryMargin = 24 * 60 * 60
 
-// putUntil adds a key that may go after expiry (Unix ms, 0 for never): Badger
+// putUntil adds a key that may go after a time, Unix milliseconds.
+func (g *group) putUntil(key, value []byte, until int64) {
+	g.write(&badger.Entry{Key: key, Value: value, ExpiresAt: expiresAt(until)})
+	g.size += len(key) + len(value)
+}
+
+// expiresAt returns Badger's time for a key that may go after until: Badger
 // drops it when it compacts. That only gives back space; whoever reads decides
 // by the deadline itself, so the key stays a little longer.
-func (g *group) putUntil(key, value []byte, expiry int64) {
-	e := &badger.Entry{Key: key, Value: value}
-	if expiry > 0 {
-		e.ExpiresAt = uint64(expiry/1000) + expiryMargin
+func expiresAt(until int64) uint64 {
+	if until == never {
+		return 0
 	}
-	g.write(e)
-	g.size += len(key) + len(value)
+	return uint64(until/1000) + expiryMargin
 }
 
 func (g *group) delete(key []byte) {
@@ -218,7 +233,7 @@ func (g *group) closeBlock(b *block) {
 	if len(b.buf) == 0 {
 		return
 	}
-	e := &badger.Entry{Key: blockKey(b.incarnation, b.last), Value: b.buf}
+	e := &badger.Entry{Key: blockKey(b.incarnation, b.last), Value: b.buf, ExpiresAt: expiresAt(b.until)}
 	if b.references {
 		e.UserMeta = metaReferences
 	}

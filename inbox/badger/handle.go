@@ -33,7 +33,12 @@ type handle struct {
 	stored      bool
 	state       func() inbox.State
 	live        func(inbox.Entry)
-	resumed     inbox.State // as found when it was opened
+
+	// As found when it was opened.
+	resumed         inbox.State
+	resumedReceived []uint16
+
+	received map[uint16]bool // QoS 2 packet ids recorded; owned by the committer
 
 	dirty  atomic.Bool   // a lazy save is queued
 	wake   chan struct{} // holds one; a hint that the fields below changed

@@ -20,6 +20,8 @@ import (
 //	p incarnation:8                       everything of this incarnation is to be deleted
 //	m sequence:8                          body shared by several inboxes
 //	R name(topic)                         retained message
+//	w incarnation:8                       will of the session
+//	x incarnation:8 packet id:2           QoS 2 message taken from the session's client, PUBREL awaited
 //	c sequence:8                          how many inboxes still refer to the body, once fewer than at first
 const (
 	prefixMeta         = 'M'
@@ -31,6 +33,8 @@ const (
 	prefixBody         = 'm'
 	prefixCount        = 'c'
 	prefixRetained     = 'R'
+	prefixWill         = 'w'
+	prefixReceived     = 'x'
 )
 
 var (

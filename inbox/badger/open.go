@@ -45,9 +45,9 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		h       *handle
 		resumed bool
 	)
-	err := s.do(ctx, "open inbox", func(g *group) error {
-		h, resumed = g.open(r, o)
-		return nil
+	err := s.do(ctx, "open inbox", func(g *group) (err error) {
+		h, resumed, err = g.open(r, o)
+		return err
 	})
 	if err != nil {
 		return nil, false, err
@@ -61,21 +61,24 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 }
 
 // open makes a handle the owner of r's session.
-func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, bool) {
+func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (h *handle, resumed bool, err error) {
 	s := g.s
 	m := s.sessions.member(r)
+	if o.Resume && m == 0 {
+		return nil, false, inbox.ErrNoSession
+	}
 	if m != 0 {
 		sess := s.sessions.at(m)
 		if sess.owner != nil {
 			sess.owner.fence()
 			sess.owner = nil
 		}
-		if o.Fresh || sess.expiry == inbox.ExpiryAtOnce || s.expired(sess, g.now) {
+		if o.Fresh || sess.expiry == inbox.ExpiryAtOnce || sess.over() <= g.now.UnixMilli() {
 			g.end(m)
 			m = 0
 		}
 	}
-	resumed := m != 0
+	resumed = m != 0
 	if !resumed {
 		m = s.sessions.add(session{receiver: r, incarnation: g.nextIncarnation(), stored: o.Expiry != inbox.ExpiryAtOnce})
 	}
@@ -84,17 +87,19 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, bool) {
 	if sess.stored {
 		g.putSession(sess)
 	}
-	h := &handle{
+	g.setWill(m, o.Will) // the one of an earlier link is not published any more [MQTT-3.1.3-9]
+	h = &handle{
 		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored,
 		state: o.State, live: o.Live,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
-		last: s.sequence, caughtUp: !resumed, position: 0,
+		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{},
 	}
 	if !resumed {
 		h.position = s.sequence
 	}
+	sess = s.sessions.at(m)
 	sess.owner = h
-	return h, resumed
+	return h, resumed, nil
 }
 
 // end removes a session with everything that belongs to it: what is in memory
@@ -102,8 +107,13 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, bool) {
 // the group.
 func (g *group) end(m inbox.Member) {
 	s := g.s
-	sess := s.sessions.at(m)
+	shared := s.sharedFilters(m)
 	s.index.RemoveAll(m)
+	g.publishWill(m)
+	sess := s.sessions.at(m)
+	if sess.owner != nil {
+		sess.owner.fence()
+	}
 	if sess.stored {
 		g.delete(sessionKey(sess.receiver))
 	}
@@ -112,6 +122,19 @@ func (g *group) end(m inbox.Member) {
 		g.ended = append(g.ended, sess.incarnation)
 	}
 	s.sessions.remove(m)
+	for _, filter := range shared {
+		g.leaveGroup(filter)
+	}
+}
+
+// sharedFilters returns the filters of m's shared subscriptions.
+func (s *Store) sharedFilters(m inbox.Member) (filters []string) {
+	for _, sub := range s.index.Subscriptions(m) {
+		if _, _, ok := inbox.Shared(sub.Filter); ok {
+			filters = append(filters, sub.Filter)
+		}
+	}
+	return filters
 }
 
 const incarnationLease = 1 << 10
@@ -141,6 +164,7 @@ func (h *handle) restore() error {
 	var swept inbox.Position
 	err := h.s.view(func(txn *badger.Txn) error {
 		item, err := txn.Get(numberKey(prefixState, uint64(h.incarnation)))
+		h.resumedReceived = readReceived(txn, h.incarnation)
 		if errors.Is(err, badger.ErrKeyNotFound) {
 			return nil
 		}
@@ -154,6 +178,9 @@ func (h *handle) restore() error {
 	})
 	if err != nil {
 		return fmt.Errorf("read delivery state: %w", err)
+	}
+	for _, id := range h.resumedReceived {
+		h.received[id] = true // the committer has it when the opener's first operation comes
 	}
 	h.mu.Lock()
 	h.position = h.resumed.Sent
@@ -177,24 +204,49 @@ func (h *handle) Subscriptions(ctx context.Context) (subs []inbox.Subscription, 
 // Subscribe implements [inbox.Inbox]: the index changes between two messages
 // of the same order, so a subscription begins exactly where it was committed.
 func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (existed []bool, err error) {
+	var since inbox.Position
 	err = h.s.do(ctx, "subscribe", func(g *group) error {
 		if !h.owns() {
 			return inbox.ErrFenced
 		}
+		since = h.s.sequence
 		for _, sub := range subs {
 			existed = append(existed, h.s.index.Subscribe(h.member, sub))
+			if err := g.joinGroup(sub); err != nil {
+				return err
+			}
 			if !h.stored {
 				continue
 			}
-			value, err := appendSubscription(nil, sub)
-			if err != nil {
+			if err := g.putSubscription(h.incarnation, sub); err != nil {
 				return err
 			}
-			g.put(subscriptionKey(h.incarnation, sub.Filter), value)
 		}
 		return nil
 	})
+	for i := 0; i < len(subs) && err == nil; i++ {
+		if wantsRetained(subs[i], existed[i]) {
+			err = h.sendRetained(ctx, subs[i], since)
+		}
+	}
 	return existed, err
+}
+
+// wantsRetained reports whether a SUBSCRIBE brings retained messages.
+func wantsRetained(sub inbox.Subscription, existed bool) bool {
+	if _, _, shared := inbox.Shared(sub.Filter); shared {
+		return false
+	}
+	return sub.RetainHandling == 0 || sub.RetainHandling == 1 && !existed // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
+}
+
+func (g *group) putSubscription(inc incarnation, sub inbox.Subscription) error {
+	value, err := appendSubscription(nil, sub)
+	if err != nil {
+		return err
+	}
+	g.put(subscriptionKey(inc, sub.Filter), value)
+	return nil
 }
 
 // Unsubscribe implements [inbox.Inbox].
@@ -209,6 +261,7 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []
 			if was && h.stored {
 				g.delete(subscriptionKey(h.incarnation, filter))
 			}
+			g.leaveGroup(filter)
 		}
 		return nil
 	})
@@ -216,22 +269,28 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []
 }
 
 // Close implements [inbox.Inbox].
-func (h *handle) Close(ctx context.Context, expiry inbox.Expiry) error {
+func (h *handle) Close(ctx context.Context, end inbox.Ending) error {
 	return h.s.do(ctx, "close inbox", func(g *group) error {
 		if !h.owns() {
 			return inbox.ErrFenced
 		}
+		if end.Goodbye {
+			g.setWill(h.member, nil)
+		}
 		sess := h.s.sessions.at(h.member)
-		sess.owner = nil
-		if expiry == inbox.ExpiryAtOnce || !sess.stored {
-			h.fence()
+		if end.Expiry == inbox.ExpiryAtOnce || !sess.stored {
 			g.end(h.member)
 			return nil
 		}
-		sess.expiry, sess.ended = expiry, g.now.UnixMilli()
+		sess.owner = nil
+		sess.expiry, sess.ended = end.Expiry, g.now.UnixMilli()
 		g.saveState(h, true)
 		g.putSession(sess)
 		h.fence()
+		if sess.will != nil && sess.will.Delay == 0 {
+			g.publishWill(h.member)
+		}
+		h.s.watch(h.member)
 		return nil
 	})
 }
@@ -245,7 +304,7 @@ func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
 			err := s.do(ctx, "list sessions", func(*group) error {
 				end := min(next+1000, len(s.sessions.byMember))
 				for ; next < end; next++ {
-					if sess := s.sessions.byMember[next]; sess.incarnation != 0 {
+					if sess := &s.sessions.byMember[next]; sess.incarnation != 0 && !sess.isGroup() {
 						part = append(part, inbox.Session{
 							Receiver: sess.receiver, Expiry: sess.expiry,
 							Connected: sess.owner != nil, Ended: sess.ended,

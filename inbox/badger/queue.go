@@ -14,6 +14,8 @@ type operation struct {
 	envelope *inbox.Envelope
 	record   *[]byte // the envelope's stored form; goes back to the pool after the commit
 	stored   func(inbox.Receipt, error)
+	from     *handle // of a QoS 2 message: the publisher's inbox, which records
+	packetID uint16  // this id; nil for other messages
 
 	apply   func(*group)
 	applied func(error) // after the commit; may be nil
@@ -106,17 +108,19 @@ func (q *queue) hint() {
 	}
 }
 
-// take waits for operations or for lazy saves that are due, and returns them;
-// the caller's emptied slices are used for what comes next. Lazy saves ride on
-// a group that is made anyway once half their time is over. It reports false
-// when the queue is closed and empty. Runs on the committer.
-func (q *queue) take(ops []operation, lazy []*handle) ([]operation, []*handle, bool) {
+// take waits for operations, for lazy saves that are due, or until the given
+// time if it is not zero, and returns what there is; the caller's emptied slices
+// are used for what comes next. Lazy saves ride on a group that is made anyway
+// once half their time is over. It reports false when the queue is closed and
+// empty. Runs on the committer.
+func (q *queue) take(ops []operation, lazy []*handle, until time.Time) ([]operation, []*handle, bool) {
 	for {
 		q.mu.Lock()
 		now := time.Now()
 		lazyDue := !q.due.IsZero() && (q.closed || now.After(q.due) ||
 			len(q.ops) > 0 && now.After(q.due.Add(-lazyDelay/2)))
-		if len(q.ops) > 0 || lazyDue {
+		timeOver := !until.IsZero() && !q.closed && !now.Before(until)
+		if len(q.ops) > 0 || lazyDue || timeOver {
 			ops, q.ops = q.ops, ops[:0]
 			lazy = lazy[:0]
 			if lazyDue {
@@ -135,12 +139,15 @@ func (q *queue) take(ops []operation, lazy []*handle) ([]operation, []*handle, b
 			return nil, nil, false
 		}
 		due := q.due
+		if due.IsZero() || !until.IsZero() && until.Before(due) {
+			due = until
+		}
 		q.mu.Unlock()
 		q.wait(due)
 	}
 }
 
-// wait returns at the next hint, or when lazy saves are due.
+// wait returns at the next hint, or when something is due.
 func (q *queue) wait(due time.Time) {
 	if due.IsZero() {
 		<-q.wake

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -130,6 +131,10 @@ func (s *Store) entry(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 	env, err := inbox.ParseEnvelope(record)
 	if err != nil {
 		s.reportDamage("envelope", key, err)
+		return inbox.Entry{}, false
+	}
+	if s.retention > 0 && env.Time+s.retention.Milliseconds() <= time.Now().UnixMilli() {
+		s.stats.expired.Add(1)
 		return inbox.Entry{}, false
 	}
 	env.ID = inbox.MessageID{Sequence: e.id, Store: s.id}

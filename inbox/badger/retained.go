@@ -28,7 +28,11 @@ func (g *group) retain(e *inbox.Envelope, record []byte) {
 		return
 	}
 	value := binary.AppendUvarint(make([]byte, 0, len(record)+binary.MaxVarintLen64), uint64(e.ID.Sequence))
-	g.putUntil(key, append(value, record...), e.Expiry)
+	until := int64(never) // retention is for messages that wait; this one stays
+	if e.Expiry > 0 {
+		until = e.Expiry
+	}
+	g.putUntil(key, append(value, record...), until)
 }
 
 func (s *Store) parseRetained(value []byte) (*inbox.Envelope, []byte, error) {
@@ -193,6 +197,6 @@ func (g *group) giveRetained(h *handle, key []byte, sub inbox.Subscription, sinc
 	}
 	p := g.nextSequence()
 	g.kept = g.kept[:0]
-	g.give(h.member, e, p, len(record), grant)
+	g.give(h.member, e, p, len(record), grant, false)
 	g.keep(p, e, record)
 }

@@ -17,6 +17,7 @@ type session struct {
 	owner       *handle // nil while the receiver is away
 	ended       int64   // when the last link ended, Unix milliseconds
 	expiry      inbox.Expiry
+	will        *inbox.Will
 	building    int32 // 1 + index of the session's block in the group being built; 0 if it has none
 	stored      bool  // has a record and outlives its link; otherwise it is in memory,
 	spilled     bool  // but for what its receiver was too slow to take
@@ -157,6 +158,7 @@ func (r *recordReader) string() string { return field(r, r.d.DecodeString) }
 func (r *recordReader) uint() uint64   { return field(r, r.d.DecodeUint64) }
 func (r *recordReader) int() int64     { return field(r, r.d.DecodeInt64) }
 func (r *recordReader) bool() bool     { return field(r, r.d.DecodeBool) }
+func (r *recordReader) bytes() []byte  { return field(r, r.d.DecodeBytes) }
 
 func (r *recordReader) err() error {
 	if r.failed == nil {

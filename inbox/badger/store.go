@@ -26,6 +26,14 @@ type Options struct {
 	// are refused. 0 means 256 MiB; negative means none, for tests only.
 	Reserve int64
 
+	// Retention is how long an undelivered message is kept that does not expire
+	// earlier by itself. 0 means 7 days; negative means for ever.
+	Retention time.Duration
+
+	// KeepQoS0 keeps messages of QoS 0 for absent receivers whose subscription
+	// has QoS 1 or 2, if they are given to Append.
+	KeepQoS0 bool
+
 	// LockWait is how long Open waits for another process to let go of the
 	// directory. 0 means 3 s; negative means not at all.
 	LockWait time.Duration
@@ -36,9 +44,10 @@ type Options struct {
 }
 
 const (
-	memTable       = 16 << 20
-	defaultReserve = 256 << 20 // well over ten memtables, of which Badger may fill a few at once
-	defaultWait    = 3 * time.Second
+	memTable         = 16 << 20
+	defaultRetention = 7 * 24 * time.Hour
+	defaultReserve   = 256 << 20 // well over ten memtables, of which Badger may fill a few at once
+	defaultWait      = 3 * time.Second
 )
 
 // Store is an [inbox.Store] in a Badger database. Create it with [Open].
@@ -47,6 +56,9 @@ type Store struct {
 	lock *os.File // of the data directory
 	id   uint32   // in every message id
 	log  *slog.Logger
+
+	retention time.Duration // negative for ever
+	keepQoS0  bool
 
 	queue   *queue
 	sweeper *sweeper
@@ -63,7 +75,7 @@ type Store struct {
 	failed   chan struct{}
 	failure  error // set before failed is closed
 
-	stats struct{ commits, appended, pages, damaged atomic.Int64 }
+	stats struct{ commits, appended, pages, expired, damaged atomic.Int64 }
 
 	// Owned by the committer.
 	sessions       *sessions
@@ -72,6 +84,7 @@ type Store struct {
 	sequenceEnd    inbox.Position // taken from the store up to here
 	incarnation    incarnation
 	incarnationEnd incarnation
+	timers         timers
 	disk           *diskGuard
 }
 
@@ -87,6 +100,9 @@ func Open(o Options) (*Store, error) {
 	if o.Reserve == 0 {
 		o.Reserve = defaultReserve
 	}
+	if o.Retention == 0 {
+		o.Retention = defaultRetention
+	}
 	if o.LockWait == 0 {
 		o.LockWait = defaultWait
 	}
@@ -98,7 +114,7 @@ func Open(o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store in %s: %w", o.Dir, err)
 	}
 	s := &Store{
-		db: db, lock: lock, log: o.Log,
+		db: db, lock: lock, log: o.Log, retention: o.Retention, keepQoS0: o.KeepQoS0,
 		queue:   newQueue(),
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
@@ -106,14 +122,14 @@ func Open(o Options) (*Store, error) {
 	}
 	s.background, s.stopBackground = context.WithCancel(context.Background())
 	s.sweeper = newSweeper(s)
-	stale, err := s.load()
+	stale, orphans, err := s.load()
 	if err != nil {
 		s.stopBackground()
 		return nil, errors.Join(fmt.Errorf("open store in %s: %w", o.Dir, err), db.Close(), lock.Close())
 	}
 	go s.commitLoop()
 	go s.sweeper.loop(o.sweepEvery)
-	if err := s.endSessions(stale); err != nil {
+	if err := s.endSessions(stale, orphans); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -133,19 +149,20 @@ func settings(o Options) badger.Options {
 }
 
 // load reads what the committer keeps in memory, and returns the sessions that
-// ended with the last process or whose time is over.
-func (s *Store) load() (stale []inbox.Member, err error) {
+// ended with the last process or whose time is over, and the wills of those that
+// were in memory only.
+func (s *Store) load() (stale []inbox.Member, orphans map[incarnation]*inbox.Will, err error) {
 	err = s.db.View(func(txn *badger.Txn) error {
 		if err := s.loadMeta(txn); err != nil {
 			return err
 		}
-		stale, err = s.loadSessions(txn)
+		stale, orphans, err = s.loadSessions(txn)
 		return err
 	})
 	if err == nil && s.id == 0 {
 		err = s.create()
 	}
-	return stale, translate(err)
+	return stale, orphans, translate(err)
 }
 
 // view runs read in a read-only transaction. Badger panics when it is read
@@ -162,14 +179,20 @@ func (s *Store) view(read func(*badger.Txn) error) error {
 	}
 }
 
-// endSessions ends sessions as if each had been closed.
-func (s *Store) endSessions(members []inbox.Member) error {
-	if len(members) == 0 {
+// endSessions ends sessions as if each had been closed without a goodbye.
+func (s *Store) endSessions(members []inbox.Member, orphans map[incarnation]*inbox.Will) error {
+	if len(members) == 0 && len(orphans) == 0 {
 		return nil
 	}
 	return s.do(context.Background(), "end sessions", func(g *group) error {
 		for _, m := range members {
-			g.end(m)
+			if s.sessions.at(m).incarnation != 0 { // may have ended with another, as a group does
+				g.end(m)
+			}
+		}
+		for inc, will := range orphans {
+			g.delete(willKey(inc))
+			g.publishOwn(will.Envelope)
 		}
 		return nil
 	})
@@ -242,7 +265,7 @@ func (s *Store) loadMeta(txn *badger.Txn) error {
 }
 
 // loadSessions fills the sessions and the index.
-func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, err error) {
+func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, orphans map[incarnation]*inbox.Will, err error) {
 	now := time.Now()
 	members := map[incarnation]inbox.Member{}
 	err = each(txn, []byte{prefixSession}, func(_, v []byte) error {
@@ -255,13 +278,10 @@ func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, err error) 
 		}
 		m := s.sessions.add(sess)
 		members[sess.incarnation] = m
-		if s.expired(&sess, now) {
-			stale = append(stale, m)
-		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	err = each(txn, []byte{prefixSubscription}, func(k, v []byte) error {
 		m, ok := members[keyIncarnationOf(k)]
@@ -276,9 +296,21 @@ func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, err error) 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return stale, each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
+	if orphans, err = s.loadWills(txn, members); err != nil {
+		return nil, nil, err
+	}
+	for _, m := range members {
+		sess := s.sessions.at(m)
+		lonely := sess.isGroup() && s.index.Members(string(sess.receiver[1:])) == 0
+		if lonely || sess.over() <= now.UnixMilli() {
+			stale = append(stale, m)
+		} else {
+			s.watch(m)
+		}
+	}
+	return stale, orphans, each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
 		s.sweeper.ended = append(s.sweeper.ended, incarnation(keyNumber(k)))
 		return nil
 	})
@@ -296,14 +328,6 @@ func each(txn *badger.Txn, prefix []byte, f func(k, v []byte) error) error {
 		}
 	}
 	return nil
-}
-
-// expired reports whether the time of a session without a link is over.
-func (s *Store) expired(sess *session, now time.Time) bool {
-	if sess.ended == 0 || sess.expiry == inbox.ExpiryNever {
-		return false
-	}
-	return now.UnixMilli() >= sess.ended+int64(sess.expiry)*1000
 }
 
 // Close implements [inbox.Store]: the reverse of Open.
@@ -349,6 +373,7 @@ type Stats struct {
 	Commits  int64 // transactions synced
 	Appended int64 // messages stored or handed over
 	Pages    int64 // pages read from disk
+	Expired  int64 // entries met that were past the store's retention
 	Damaged  int64 // records that could not be read
 }
 
@@ -358,6 +383,7 @@ func (s *Store) Stats() Stats {
 		Commits:  s.stats.commits.Load(),
 		Appended: s.stats.appended.Load(),
 		Pages:    s.stats.pages.Load(),
+		Expired:  s.stats.expired.Load(),
 		Damaged:  s.stats.damaged.Load(),
 	}
 }

@@ -206,10 +206,12 @@ func (w *sweeper) purge(b *sweepBatch, inc incarnation) bool {
 		return false
 	}
 	err := w.s.view(func(txn *badger.Txn) error {
-		it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixSubscription, uint64(inc))})
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			b.keys = append(b.keys, it.Item().KeyCopy(nil))
+		for _, prefix := range []byte{prefixSubscription, prefixReceived} {
+			it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefix, uint64(inc))})
+			for it.Rewind(); it.Valid(); it.Next() {
+				b.keys = append(b.keys, it.Item().KeyCopy(nil))
+			}
+			it.Close()
 		}
 		return nil
 	})
@@ -367,10 +369,10 @@ func (b *sweepBatch) flush() bool {
 				g.delete(k)
 			}
 			for k, v := range counts {
-				if v == nil {
+				if v.references == 0 {
 					g.delete([]byte(k))
 				} else {
-					g.put([]byte(k), v)
+					g.write(&badger.Entry{Key: []byte(k), Value: binary.AppendUvarint(nil, v.references), ExpiresAt: v.expiresAt})
 				}
 			}
 			return nil
@@ -387,10 +389,13 @@ func (b *sweepBatch) flush() bool {
 	return err == nil
 }
 
-// count returns what the counters of the bodies become; nil for keys to delete.
-// Only the sweeper changes them, and it waits for each change to be durable.
-func (b *sweepBatch) count() (map[string][]byte, error) {
-	counts := map[string][]byte{}
+// counter is what a counter becomes; without references, its key is deleted.
+type counter struct{ references, expiresAt uint64 }
+
+// count returns what the counters of the bodies become, and the bodies that go.
+// Only the sweeper changes counters, and it waits for each change to be durable.
+func (b *sweepBatch) count() (map[string]counter, error) {
+	counts := map[string]counter{}
 	err := b.w.s.view(func(txn *badger.Txn) error {
 		for seq, gone := range b.bodies {
 			body, count := numberKey(prefixBody, seq), numberKey(prefixCount, seq)
@@ -401,13 +406,13 @@ func (b *sweepBatch) count() (map[string][]byte, error) {
 			if err != nil {
 				return err
 			}
-			if left > gone {
-				counts[string(count)] = binary.AppendUvarint(nil, left-gone)
+			if left.references > gone {
+				counts[string(count)] = counter{left.references - gone, left.expiresAt}
 				continue
 			}
-			counts[string(body)] = nil
+			counts[string(body)] = counter{}
 			if counted {
-				counts[string(count)] = nil
+				counts[string(count)] = counter{}
 			}
 		}
 		return nil
@@ -417,15 +422,16 @@ func (b *sweepBatch) count() (map[string][]byte, error) {
 
 // references returns how many inboxes refer to a body, and whether that was
 // counted down before.
-func references(txn *badger.Txn, body, count []byte) (n uint64, counted bool, err error) {
+func references(txn *badger.Txn, body, count []byte) (n counter, counted bool, err error) {
 	item, err := txn.Get(count)
 	counted = err == nil
 	if errors.Is(err, badger.ErrKeyNotFound) {
 		item, err = txn.Get(body)
 	}
 	if err != nil {
-		return 0, false, err
+		return counter{}, false, err
 	}
-	err = item.Value(func(v []byte) (err error) { n, _, err = parseBody(v); return err })
+	n.expiresAt = item.ExpiresAt()
+	err = item.Value(func(v []byte) (err error) { n.references, _, err = parseBody(v); return err })
 	return n, counted, err
 }

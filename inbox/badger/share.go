@@ -1,0 +1,40 @@
+package badger
+
+import "github.com/mqtt-inbox/mqtt-inbox/inbox"
+
+// A shared subscription is a session of its own, without a client: its receiver
+// is the group, its only subscription the inner filter. The members' own
+// subscriptions, with the whole filter, match no topic; they say who is a
+// member. So a group's messages are stored once and stay while its members are
+// away, and the group ends with its last member.
+
+// joinGroup creates the group of a shared subscription if it is not there.
+func (g *group) joinGroup(sub inbox.Subscription) error {
+	_, inner, ok := inbox.Shared(sub.Filter)
+	if !ok || g.s.sessions.member(inbox.GroupReceiver(sub.Filter)) != 0 {
+		return nil
+	}
+	s := g.s
+	m := s.sessions.add(session{
+		receiver: inbox.GroupReceiver(sub.Filter), incarnation: g.nextIncarnation(),
+		stored: true, expiry: inbox.ExpiryNever, ended: g.now.UnixMilli(),
+	})
+	g.putSession(s.sessions.at(m))
+	// What the members asked for is applied when one of them gets a message.
+	all := inbox.Subscription{Filter: inner, QoS: 2, RetainAsPublished: true}
+	s.index.Subscribe(m, all)
+	return g.putSubscription(s.sessions.at(m).incarnation, all)
+}
+
+// leaveGroup ends the group of a shared subscription that has no member left.
+func (g *group) leaveGroup(filter string) {
+	if _, _, ok := inbox.Shared(filter); !ok || g.s.index.Members(filter) > 0 {
+		return
+	}
+	if m := g.s.sessions.member(inbox.GroupReceiver(filter)); m != 0 {
+		g.end(m)
+	}
+}
+
+// isGroup reports whether the session is that of a group.
+func (sess *session) isGroup() bool { return len(sess.receiver) > 0 && sess.receiver[0] == 0 }

@@ -1,0 +1,96 @@
+package badger
+
+import (
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// willVersion is the version of the will record, which stands under the
+// session's incarnation:
+//
+//	[version, delay seconds, expiry interval ms, envelope]
+const willVersion = 1
+
+func willKey(inc incarnation) []byte { return numberKey(prefixWill, uint64(inc)) }
+
+// setWill gives a session its will, in place of the one it had. It is stored
+// for sessions in memory too: whoever crashes has left without a goodbye.
+func (g *group) setWill(m inbox.Member, w *inbox.Will) {
+	sess := g.s.sessions.at(m)
+	had := sess.will != nil
+	sess.will = w
+	switch {
+	case w != nil:
+		value, err := appendRecord(nil, willVersion, uint64(w.Delay), w.Envelope.Expiry, inbox.AppendEnvelope(nil, w.Envelope))
+		if err != nil {
+			g.s.fail(fmt.Errorf("encode will: %w", err))
+			return
+		}
+		g.put(willKey(sess.incarnation), value)
+	case had:
+		g.delete(willKey(sess.incarnation))
+	}
+}
+
+func parseWill(b []byte) (*inbox.Will, error) {
+	d, err := openRecord("will", b, willVersion, 4)
+	if err != nil {
+		return nil, err
+	}
+	delay, interval, record := uint32(d.uint()), d.int(), d.bytes()
+	if err := d.err(); err != nil {
+		return nil, err
+	}
+	e, err := inbox.ParseEnvelope(record)
+	if err != nil {
+		return nil, err
+	}
+	e.Expiry = interval
+	return &inbox.Will{Envelope: e, Delay: delay}, nil
+}
+
+// publishWill publishes the will of a session, if it has one, in the group that
+// takes it away: once, whatever happens.
+func (g *group) publishWill(m inbox.Member) {
+	w := g.s.sessions.at(m).will
+	if w == nil {
+		return
+	}
+	g.setWill(m, nil)
+	g.publishOwn(w.Envelope)
+}
+
+// publishOwn stores a message that the store itself publishes.
+func (g *group) publishOwn(will *inbox.Envelope) {
+	e := *will
+	e.Time = g.now.UnixMilli()
+	if e.Expiry > 0 {
+		e.Expiry += e.Time
+	}
+	record := inbox.AppendEnvelope(nil, &e)
+	if _, err := g.append(&e, record); err != nil {
+		g.s.log.Error("will not published", "client", e.Client, "topic", e.Topic, "error", err)
+	}
+}
+
+// loadWills reads the wills, and returns those of sessions that were in memory
+// and ended with the last process.
+func (s *Store) loadWills(txn *badger.Txn, members map[incarnation]inbox.Member) (orphans map[incarnation]*inbox.Will, err error) {
+	orphans = map[incarnation]*inbox.Will{}
+	return orphans, each(txn, []byte{prefixWill}, func(k, v []byte) error {
+		w, err := parseWill(append([]byte(nil), v...))
+		if err != nil {
+			return err
+		}
+		inc := incarnation(keyNumber(k))
+		if m, ok := members[inc]; ok {
+			s.sessions.at(m).will = w
+		} else {
+			orphans[inc] = w
+		}
+		return nil
+	})
+}
