@@ -3,6 +3,7 @@ package badger
 import (
 	"context"
 	"encoding/binary"
+	"strings"
 	"sync"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -60,7 +61,10 @@ func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) 
 	}
 	s := g.s
 	e.ID = inbox.MessageID{Sequence: g.nextSequence(), Store: s.id}
-	g.matches = s.index.Match(e.Topic, s.sessions.member(inbox.Receiver(e.Client)), g.matches[:0])
+	g.matches = g.matches[:0]
+	if !strings.HasPrefix(e.Topic, "$share/") { // what is there are filters of members, not of topics
+		g.matches = s.index.Match(e.Topic, s.sessions.member(inbox.Receiver(e.Client)), g.matches)
+	}
 
 	g.kept = g.kept[:0]
 	for i := range g.matches {
@@ -71,7 +75,7 @@ func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) 
 			Identifiers: m.Identifiers,
 		}, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner == nil)
 	}
-	g.keep(e.ID.Sequence, e, record)
+	g.keep(e.ID.Sequence, e, record, e.Time)
 	if e.Retain {
 		g.retain(e, record)
 	}
@@ -106,17 +110,18 @@ func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, size i
 }
 
 // keep writes a message at p for the receivers in g.kept: into the one's block,
-// or once as a body with a reference in each block.
-func (g *group) keep(p inbox.Position, e *inbox.Envelope, record []byte) {
+// or once as a body with a reference in each block. They have it since a time,
+// Unix milliseconds, from which the store's retention counts.
+func (g *group) keep(p inbox.Position, e *inbox.Envelope, record []byte, since int64) {
 	if len(g.kept) == 0 {
 		return
 	}
+	until := g.s.keepUntil(e, since)
 	if len(g.kept) > 1 {
 		value := binary.AppendUvarint(make([]byte, 0, len(record)+binary.MaxVarintLen32), uint64(len(g.kept)))
-		g.putUntil(numberKey(prefixBody, uint64(p)), append(value, record...), g.s.keepUntil(e))
+		g.putUntil(numberKey(prefixBody, uint64(p)), append(value, record...), until)
 		record = nil
 	}
-	until := g.s.keepUntil(e)
 	for _, k := range g.kept {
 		b := g.block(k.member)
 		b.until = max(b.until, until)
@@ -132,13 +137,13 @@ func (g *group) keep(p inbox.Position, e *inbox.Envelope, record []byte) {
 
 // keepUntil returns until when a message is delivered, in Unix milliseconds: its
 // own expiry or the store's retention, whichever is earlier; never if neither is set.
-func (s *Store) keepUntil(e *inbox.Envelope) int64 {
+func (s *Store) keepUntil(e *inbox.Envelope, since int64) int64 {
 	until := int64(never)
 	if e.Expiry > 0 {
 		until = e.Expiry
 	}
 	if s.retention > 0 {
-		until = min(until, e.Time+s.retention.Milliseconds())
+		until = min(until, since+s.retention.Milliseconds())
 	}
 	return until
 }

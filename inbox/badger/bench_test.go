@@ -48,7 +48,7 @@ func subscribe(b *testing.B, s inbox.Store, receivers int, fanout bool) {
 		if _, err := in.Subscribe(context.Background(), inbox.Subscription{Filter: filter, QoS: 1}); err != nil {
 			b.Fatal(err)
 		}
-		if err := in.Close(context.Background(), inbox.ExpiryNever); err != nil {
+		if err := in.Close(context.Background(), inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -62,7 +62,7 @@ func TestDamage(t *testing.T) {
 			fill(t, dir)
 			damage(t, dir)
 			before := tables(t, dir)
-			s, err := badger.Open(badger.Options{Dir: dir, Reserve: -1, Log: quiet()})
+			s, err := badger.Open(badger.Options{Dir: dir, Reserve: -1, Retention: -1, Log: quiet()})
 			if err == nil {
 				s.Close()
 			}
@@ -111,7 +111,7 @@ func fill(t *testing.T, dir string) {
 	for range filled {
 		publish(t, s, &inbox.Envelope{Topic: "a", Payload: make([]byte, 1000), QoS: 1})
 	}
-	if err := in.Close(background, inbox.ExpiryNever); err != nil {
+	if err := in.Close(background, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

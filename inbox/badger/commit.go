@@ -49,6 +49,7 @@ func (s *Store) commitLoop() {
 				g.runTimers()
 			}
 			g.closeBlocks()
+			g.writeLast()
 			g.finish(g.commit())
 		}
 		clear(ops)
@@ -84,6 +85,7 @@ type group struct {
 	full    bool // the disk reserve is reached: appends are refused
 
 	blocks   []block
+	last     []lastWrite
 	matches  []inbox.Match
 	kept     []kept
 	handover []handover
@@ -105,6 +107,9 @@ type saved struct {
 	state       inbox.State
 	closed      bool // the inbox was closed with it
 }
+
+// lastWrite is a key that is written behind the messages of the group.
+type lastWrite struct{ key, value []byte } // without a value the key is deleted
 
 // handover is an entry for a connected receiver, handed over after the commit.
 type handover struct {
@@ -157,6 +162,25 @@ func (g *group) build(ops []operation) []operation {
 func (g *group) closeBlocks() {
 	for i := range g.blocks {
 		g.closeBlock(&g.blocks[i])
+	}
+}
+
+// putLast adds a key that must not be durable before the messages that it
+// vouches for, even if the group takes several transactions: that a will was
+// published, or that a packet id brought its message. A nil value deletes it.
+func (g *group) putLast(key, value []byte) {
+	g.last = append(g.last, lastWrite{key, value})
+	g.size += len(key) + len(value)
+}
+
+// writeLast writes what putLast was given, in that order.
+func (g *group) writeLast() {
+	for _, w := range g.last {
+		if w.value == nil {
+			g.retry(func() error { return g.txn.Delete(w.key) })
+		} else {
+			g.write(&badger.Entry{Key: w.key, Value: w.value})
+		}
 	}
 }
 
@@ -277,11 +301,12 @@ func (g *group) reset() {
 	clear(g.answers)
 	clear(g.saved)
 	clear(g.kept)
+	clear(g.last)
 	for i := keptBuffers; i < len(g.blocks); i++ {
 		g.blocks[i].buf = nil
 	}
 	g.blocks = g.blocks[:0]
 	g.handover, g.answers = g.handover[:0], g.answers[:0]
 	g.records, g.kept = g.records[:0], g.kept[:0]
-	g.saved, g.ended = g.saved[:0], g.ended[:0]
+	g.saved, g.ended, g.last = g.saved[:0], g.ended[:0], g.last[:0]
 }

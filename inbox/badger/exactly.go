@@ -35,7 +35,7 @@ func (g *group) publishOnce(op *operation) (inbox.Receipt, error) {
 	}
 	h.received[op.packetID] = true
 	if h.stored {
-		g.put(receivedKey(h.incarnation, op.packetID), nil)
+		g.putLast(receivedKey(h.incarnation, op.packetID), []byte{})
 	}
 	return receipt, nil
 }
@@ -56,7 +56,7 @@ func (h *handle) Complete(id uint16, done func(known bool, err error)) {
 			if known = h.received[id]; known {
 				delete(h.received, id)
 				if h.stored {
-					g.delete(receivedKey(h.incarnation, id))
+					g.putLast(receivedKey(h.incarnation, id), nil)
 				}
 			}
 		},

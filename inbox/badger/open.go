@@ -45,6 +45,9 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		h       *handle
 		resumed bool
 	)
+	if o.Will != nil && len(inbox.AppendEnvelope(nil, o.Will.Envelope)) > maxRecord {
+		return nil, false, fmt.Errorf("open inbox: will: %w", inbox.ErrTooLarge)
+	}
 	err := s.do(ctx, "open inbox", func(g *group) (err error) {
 		h, resumed, err = g.open(r, o)
 		return err
@@ -63,12 +66,15 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 // open makes a handle the owner of r's session.
 func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (h *handle, resumed bool, err error) {
 	s := g.s
-	m := s.sessions.member(r)
-	if o.Resume && m == 0 {
-		return nil, false, inbox.ErrNoSession
+	if isGroup(r) { // it lives and ends with its members
+		o.Resume, o.Fresh, o.Expiry, o.Will = true, false, inbox.ExpiryNever, nil
 	}
+	m := s.sessions.member(r)
 	if m != 0 {
 		sess := s.sessions.at(m)
+		if sess.willDue() <= g.now.UnixMilli() {
+			g.publishWill(m) // the receiver comes too late to hold it back
+		}
 		if sess.owner != nil {
 			sess.owner.fence()
 			sess.owner = nil
@@ -79,6 +85,9 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (h *handle, resumed 
 		}
 	}
 	resumed = m != 0
+	if o.Resume && !resumed {
+		return nil, false, inbox.ErrNoSession
+	}
 	if !resumed {
 		m = s.sessions.add(session{receiver: r, incarnation: g.nextIncarnation(), stored: o.Expiry != inbox.ExpiryAtOnce})
 	}
@@ -198,7 +207,10 @@ func (h *handle) Subscriptions(ctx context.Context) (subs []inbox.Subscription, 
 		subs = h.s.index.Subscriptions(h.member)
 		return nil
 	})
-	return subs, err
+	if err != nil {
+		return nil, err // the committer may not be done with subs
+	}
+	return subs, nil
 }
 
 // Subscribe implements [inbox.Inbox]: the index changes between two messages
@@ -224,12 +236,18 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (exi
 		}
 		return nil
 	})
-	for i := 0; i < len(subs) && err == nil; i++ {
-		if wantsRetained(subs[i], existed[i]) {
-			err = h.sendRetained(ctx, subs[i], since)
+	if err != nil {
+		return nil, err // the committer may not be done with existed
+	}
+	for i, sub := range subs {
+		if !wantsRetained(sub, existed[i]) {
+			continue
+		}
+		if err := h.sendRetained(ctx, sub, since); err != nil {
+			return existed, err
 		}
 	}
-	return existed, err
+	return existed, nil
 }
 
 // wantsRetained reports whether a SUBSCRIBE brings retained messages.
@@ -265,7 +283,10 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []
 		}
 		return nil
 	})
-	return existed, err
+	if err != nil {
+		return nil, err
+	}
+	return existed, nil
 }
 
 // Close implements [inbox.Inbox].
@@ -273,6 +294,9 @@ func (h *handle) Close(ctx context.Context, end inbox.Ending) error {
 	return h.s.do(ctx, "close inbox", func(g *group) error {
 		if !h.owns() {
 			return inbox.ErrFenced
+		}
+		if isGroup(h.receiver) {
+			end.Expiry = inbox.ExpiryNever
 		}
 		if end.Goodbye {
 			g.setWill(h.member, nil)
@@ -304,7 +328,7 @@ func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
 			err := s.do(ctx, "list sessions", func(*group) error {
 				end := min(next+1000, len(s.sessions.byMember))
 				for ; next < end; next++ {
-					if sess := &s.sessions.byMember[next]; sess.incarnation != 0 && !sess.isGroup() {
+					if sess := &s.sessions.byMember[next]; sess.incarnation != 0 && !isGroup(sess.receiver) {
 						part = append(part, inbox.Session{
 							Receiver: sess.receiver, Expiry: sess.expiry,
 							Connected: sess.owner != nil, Ended: sess.ended,

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -123,6 +124,10 @@ func (s *Store) entry(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 		if err == nil {
 			err = item.Value(func(v []byte) (err error) { _, record, err = parseBody(slices.Clone(v)); return err })
 		}
+		if errors.Is(err, badger.ErrKeyNotFound) { // its time was over before that of the block
+			s.stats.expired.Add(1)
+			return inbox.Entry{}, false
+		}
 		if err != nil {
 			s.reportDamage("body", key, err)
 			return inbox.Entry{}, false
@@ -133,7 +138,8 @@ func (s *Store) entry(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 		s.reportDamage("envelope", key, err)
 		return inbox.Entry{}, false
 	}
-	if s.retention > 0 && env.Time+s.retention.Milliseconds() <= time.Now().UnixMilli() {
+	// A copy of a retained message waits since the subscription; its block goes in time.
+	if e.id == e.position && s.retention > 0 && env.Time+s.retention.Milliseconds() <= time.Now().UnixMilli() {
 		s.stats.expired.Add(1)
 		return inbox.Entry{}, false
 	}

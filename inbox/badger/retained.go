@@ -49,7 +49,8 @@ func (s *Store) parseRetained(value []byte) (*inbox.Envelope, []byte, error) {
 }
 
 // Retained implements [inbox.Store]. It reads every retained key that begins
-// like the filter up to its first wildcard, about 1 µs each.
+// like the filter up to its first wildcard, about 1 µs each; without a wildcard
+// only the one.
 func (s *Store) Retained(ctx context.Context, filter string) iter.Seq2[*inbox.Envelope, error] {
 	return func(yield func(*inbox.Envelope, error) bool) {
 		for key, err := range s.retainedKeys(ctx, filter) {
@@ -87,6 +88,10 @@ const retainedPage = 200
 // page at a time, so that no transaction stays open while they are used.
 func (s *Store) retainedKeys(ctx context.Context, filter string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		if !strings.ContainsAny(filter, "+#") {
+			yield(retainedKey(filter), ctx.Err())
+			return
+		}
 		prefix := []byte{prefixRetained, 0}
 		if literal, _, _ := strings.Cut(filter, "+"); len(literal) <= longName {
 			prefix = append(prefix, strings.TrimSuffix(strings.TrimSuffix(literal, "#"), "/")...)
@@ -157,6 +162,9 @@ func (h *handle) sendRetained(ctx context.Context, sub inbox.Subscription, since
 			if !h.owns() {
 				return inbox.ErrFenced
 			}
+			if g.full && sub.QoS > 0 {
+				return inbox.ErrFull
+			}
 			for _, key := range keys {
 				g.giveRetained(h, key, sub, since)
 			}
@@ -191,6 +199,9 @@ func (g *group) giveRetained(h *handle, key []byte, sub inbox.Subscription, sinc
 	if e.ID.Sequence > since || e.Expired(g.now) {
 		return
 	}
+	if sub.NoLocal && e.Client == string(h.receiver) { // [MQTT-3.8.3-3]
+		return
+	}
 	grant := inbox.Grant{QoS: min(e.QoS, sub.QoS), Retain: true} // [MQTT-3.3.1-8]
 	if sub.Identifier != 0 {
 		grant.Identifiers = []uint32{sub.Identifier}
@@ -198,5 +209,5 @@ func (g *group) giveRetained(h *handle, key []byte, sub inbox.Subscription, sinc
 	p := g.nextSequence()
 	g.kept = g.kept[:0]
 	g.give(h.member, e, p, len(record), grant, false)
-	g.keep(p, e, record)
+	g.keep(p, e, record, g.now.UnixMilli())
 }

@@ -18,6 +18,7 @@ type session struct {
 	ended       int64   // when the last link ended, Unix milliseconds
 	expiry      inbox.Expiry
 	will        *inbox.Will
+	timer       int64 // when the first of its timers fires, Unix milliseconds; 0 if it has none
 	building    int32 // 1 + index of the session's block in the group being built; 0 if it has none
 	stored      bool  // has a record and outlives its link; otherwise it is in memory,
 	spilled     bool  // but for what its receiver was too slow to take

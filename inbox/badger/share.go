@@ -36,5 +36,5 @@ func (g *group) leaveGroup(filter string) {
 	}
 }
 
-// isGroup reports whether the session is that of a group.
-func (sess *session) isGroup() bool { return len(sess.receiver) > 0 && sess.receiver[0] == 0 }
+// isGroup reports whether a receiver is a group (see [inbox.GroupReceiver]).
+func isGroup(r inbox.Receiver) bool { return len(r) > 0 && r[0] == 0 }

@@ -122,14 +122,14 @@ func Open(o Options) (*Store, error) {
 	}
 	s.background, s.stopBackground = context.WithCancel(context.Background())
 	s.sweeper = newSweeper(s)
-	stale, orphans, err := s.load()
+	left, err := s.load()
 	if err != nil {
 		s.stopBackground()
 		return nil, errors.Join(fmt.Errorf("open store in %s: %w", o.Dir, err), db.Close(), lock.Close())
 	}
 	go s.commitLoop()
 	go s.sweeper.loop(o.sweepEvery)
-	if err := s.endSessions(stale, orphans); err != nil {
+	if err := s.settle(left); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -148,21 +148,26 @@ func settings(o Options) badger.Options {
 		WithLogger(badgerLog{o.Log})
 }
 
-// load reads what the committer keeps in memory, and returns the sessions that
-// ended with the last process or whose time is over, and the wills of those that
-// were in memory only.
-func (s *Store) load() (stale []inbox.Member, orphans map[incarnation]*inbox.Will, err error) {
+// leftovers are what the last process left to be settled.
+type leftovers struct {
+	cut     []inbox.Member              // sessions that were connected when it ended
+	stale   []inbox.Member              // sessions whose time is over
+	orphans map[incarnation]*inbox.Will // of sessions that were in memory only
+}
+
+// load reads what the committer keeps in memory.
+func (s *Store) load() (left leftovers, err error) {
 	err = s.db.View(func(txn *badger.Txn) error {
 		if err := s.loadMeta(txn); err != nil {
 			return err
 		}
-		stale, orphans, err = s.loadSessions(txn)
+		left, err = s.loadSessions(txn)
 		return err
 	})
 	if err == nil && s.id == 0 {
 		err = s.create()
 	}
-	return stale, orphans, translate(err)
+	return left, translate(err)
 }
 
 // view runs read in a read-only transaction. Badger panics when it is read
@@ -179,19 +184,25 @@ func (s *Store) view(read func(*badger.Txn) error) error {
 	}
 }
 
-// endSessions ends sessions as if each had been closed without a goodbye.
-func (s *Store) endSessions(members []inbox.Member, orphans map[incarnation]*inbox.Will) error {
-	if len(members) == 0 && len(orphans) == 0 {
+// settle treats every session that was connected as closed without a goodbye, and
+// ends those whose time is over.
+func (s *Store) settle(left leftovers) error {
+	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.orphans) == 0 {
 		return nil
 	}
-	return s.do(context.Background(), "end sessions", func(g *group) error {
-		for _, m := range members {
+	return s.do(context.Background(), "settle sessions", func(g *group) error {
+		for _, m := range left.cut {
+			if sess := s.sessions.at(m); sess.incarnation != 0 { // a timer may have been faster
+				g.putSession(sess) // its time runs from now, and not again from the next start
+			}
+		}
+		for _, m := range left.stale {
 			if s.sessions.at(m).incarnation != 0 { // may have ended with another, as a group does
 				g.end(m)
 			}
 		}
-		for inc, will := range orphans {
-			g.delete(willKey(inc))
+		for inc, will := range left.orphans {
+			g.putLast(willKey(inc), nil)
 			g.publishOwn(will.Envelope)
 		}
 		return nil
@@ -265,7 +276,7 @@ func (s *Store) loadMeta(txn *badger.Txn) error {
 }
 
 // loadSessions fills the sessions and the index.
-func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, orphans map[incarnation]*inbox.Will, err error) {
+func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 	now := time.Now()
 	members := map[incarnation]inbox.Member{}
 	err = each(txn, []byte{prefixSession}, func(_, v []byte) error {
@@ -273,15 +284,19 @@ func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, orphans map
 		if err != nil {
 			return err
 		}
-		if sess.ended == 0 {
-			sess.ended = now.UnixMilli() // was connected when the last process ended
+		wasConnected := sess.ended == 0
+		if wasConnected {
+			sess.ended = now.UnixMilli()
 		}
 		m := s.sessions.add(sess)
+		if wasConnected {
+			left.cut = append(left.cut, m)
+		}
 		members[sess.incarnation] = m
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return left, err
 	}
 	err = each(txn, []byte{prefixSubscription}, func(k, v []byte) error {
 		m, ok := members[keyIncarnationOf(k)]
@@ -296,21 +311,21 @@ func (s *Store) loadSessions(txn *badger.Txn) (stale []inbox.Member, orphans map
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return left, err
 	}
-	if orphans, err = s.loadWills(txn, members); err != nil {
-		return nil, nil, err
+	if left.orphans, err = s.loadWills(txn, members); err != nil {
+		return left, err
 	}
 	for _, m := range members {
 		sess := s.sessions.at(m)
-		lonely := sess.isGroup() && s.index.Members(string(sess.receiver[1:])) == 0
+		lonely := isGroup(sess.receiver) && s.index.Members(string(sess.receiver[1:])) == 0
 		if lonely || sess.over() <= now.UnixMilli() {
-			stale = append(stale, m)
+			left.stale = append(left.stale, m)
 		} else {
 			s.watch(m)
 		}
 	}
-	return stale, orphans, each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
+	return left, each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
 		s.sweeper.ended = append(s.sweeper.ended, incarnation(keyNumber(k)))
 		return nil
 	})

@@ -22,7 +22,7 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 
 func open(t testing.TB, dir string) *badger.Store {
 	t.Helper()
-	s, err := badger.Open(badger.Options{Dir: dir, Reserve: -1, Log: quiet()})
+	s, err := badger.Open(badger.Options{Dir: dir, Reserve: -1, Retention: -1, Log: quiet()})
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

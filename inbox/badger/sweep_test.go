@@ -82,7 +82,7 @@ func sweeping(t testing.TB, dir string) *badger.Store {
 
 func sweepingEvery(t testing.TB, dir string, every time.Duration) *badger.Store {
 	t.Helper()
-	s, err := badger.OpenSweeping(badger.Options{Dir: dir, Reserve: -1, Log: quiet()}, every)
+	s, err := badger.OpenSweeping(badger.Options{Dir: dir, Reserve: -1, Retention: -1, Log: quiet()}, every)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +144,10 @@ func TestPurge(t *testing.T) {
 		publish(t, s, &inbox.Envelope{Topic: "all", QoS: 1})
 		publish(t, s, &inbox.Envelope{Topic: "x/1", QoS: 1})
 	}
-	if err := a.Close(background, inbox.ExpiryAtOnce); err != nil {
+	if err := a.Close(background, inbox.Ending{Expiry: inbox.ExpiryAtOnce}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Close(background, inbox.ExpiryNever); err != nil {
+	if err := b.Close(background, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -197,7 +197,7 @@ func TestSlowReceiverInMemory(t *testing.T) {
 		a.finish(ids...)
 	}
 	eventually(t, s, map[string]int{"i": 0, "m": 0, "p": 1})
-	if err := a.Close(background, inbox.ExpiryAtOnce); err != nil {
+	if err := a.Close(background, inbox.Ending{Expiry: inbox.ExpiryAtOnce}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, s, map[string]int{"i": 0, "p": 0, "S": 0, "k": 0})
@@ -224,7 +224,7 @@ func TestSweepRandomly(t *testing.T) {
 		switch rng.IntN(10) {
 		case 0: // restart
 			for _, n := range names {
-				if err := rs[n].Close(background, inbox.ExpiryNever); err != nil {
+				if err := rs[n].Close(background, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
 					t.Fatal(err)
 				}
 			}

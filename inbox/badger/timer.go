@@ -10,7 +10,8 @@ import (
 
 // timer says when to look at a session whose receiver is away: its will is due,
 // or its time is over. Timers are never taken back: one that is outdated finds
-// another incarnation, or nothing to do.
+// another incarnation, or nothing to do yet. A session that is left again and
+// again has one, not one each time.
 type timer struct {
 	at          int64 // Unix milliseconds
 	member      inbox.Member
@@ -47,11 +48,13 @@ func (t timers) next(now time.Time) time.Time {
 // many that end together hold up nobody.
 const timersAtOnce = 500
 
-// watch sets the timer of a session that has just been left.
+// watch sets the timer of a session that has just been left, unless one fires
+// before.
 func (s *Store) watch(m inbox.Member) {
 	sess := s.sessions.at(m)
 	at := min(sess.willDue(), sess.over())
-	if at != never {
+	if at != never && (sess.timer == 0 || at < sess.timer) {
+		sess.timer = at
 		heap.Push(&s.timers, timer{at, m, sess.incarnation})
 	}
 }
@@ -63,7 +66,13 @@ func (g *group) runTimers() {
 	for n := 0; n < timersAtOnce && len(s.timers) > 0 && s.timers[0].at <= now; n++ {
 		t := heap.Pop(&s.timers).(timer)
 		sess := s.sessions.at(t.member)
-		if sess.incarnation != t.incarnation || sess.owner != nil {
+		if sess.incarnation != t.incarnation {
+			continue
+		}
+		if sess.timer == t.at {
+			sess.timer = 0
+		}
+		if sess.owner != nil {
 			continue
 		}
 		switch {

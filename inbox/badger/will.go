@@ -29,9 +29,9 @@ func (g *group) setWill(m inbox.Member, w *inbox.Will) {
 			g.s.fail(fmt.Errorf("encode will: %w", err))
 			return
 		}
-		g.put(willKey(sess.incarnation), value)
+		g.putLast(willKey(sess.incarnation), value)
 	case had:
-		g.delete(willKey(sess.incarnation))
+		g.putLast(willKey(sess.incarnation), nil)
 	}
 }
 

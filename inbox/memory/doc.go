@@ -11,5 +11,6 @@
 //
 // The package owns one goroutine per store, and only while there are callbacks
 // to call: it calls done, Live and State in order, and ends when none is left.
-// [Store.Close] waits for it.
+// [Store.Close] waits for it. One timer says when the next will is due or the
+// next session is over; Close stops it.
 package memory

@@ -14,8 +14,8 @@ func (s *session) grantLocked(r inbox.Receiver, e *inbox.Envelope) (g inbox.Gran
 		if sub.NoLocal && e.Client == string(r) { // [MQTT-3.8.3-3]
 			continue
 		}
-		if !matches(sub.Filter, e.Topic) {
-			continue
+		if _, _, member := inbox.Shared(sub.Filter); member || !matches(sub.Filter, e.Topic) {
+			continue // a member gets its messages from the group
 		}
 		ok = true
 		g.QoS = max(g.QoS, min(sub.QoS, e.QoS)) // [MQTT-3.3.4-2]

@@ -16,6 +16,7 @@ type owner struct {
 	session  *session
 	options  inbox.OpenOptions
 	opened   inbox.State
+	received []uint16      // as it was opened
 	wake     chan struct{} // a hint for Next; holds one
 
 	read   inbox.Position // the last that Next returned; guarded by store.mu
@@ -38,6 +39,10 @@ func (o *owner) Subscribe(ctx context.Context, subs ...inbox.Subscription) (exis
 	err = o.do(ctx, func() {
 		for _, sub := range subs {
 			existed = append(existed, o.session.subscribeLocked(sub))
+			o.store.joinLocked(sub.Filter)
+		}
+		for i, sub := range subs {
+			o.store.sendRetainedLocked(o.session, sub, existed[i])
 		}
 	})
 	return existed, err
@@ -48,6 +53,7 @@ func (o *owner) Unsubscribe(ctx context.Context, filters ...string) (existed []b
 	err = o.do(ctx, func() {
 		for _, filter := range filters {
 			existed = append(existed, o.session.unsubscribeLocked(filter))
+			o.store.leaveLocked(filter)
 		}
 	})
 	return existed, err
@@ -95,6 +101,35 @@ func (o *owner) Read(ctx context.Context, at []inbox.Position) (found []inbox.En
 	return found, err
 }
 
+// Publish implements [inbox.Inbox].
+func (o *owner) Publish(ctx context.Context, id uint16, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	o.store.take(ctx, func() (inbox.Receipt, error) {
+		if err := o.usableLocked(); err != nil {
+			return inbox.Receipt{}, err
+		}
+		if o.session.received[id] {
+			return inbox.Receipt{Duplicate: true}, nil
+		}
+		o.session.received[id] = true
+		return o.store.appendLocked(e), nil
+	}, done)
+}
+
+// Received implements [inbox.Inbox].
+func (o *owner) Received() []uint16 { return slices.Clone(o.received) }
+
+// Complete implements [inbox.Inbox].
+func (o *owner) Complete(id uint16, done func(known bool, err error)) {
+	o.store.mu.Lock()
+	defer o.store.mu.Unlock()
+	err := o.usableLocked()
+	known := err == nil && o.session.received[id]
+	if known {
+		delete(o.session.received, id)
+	}
+	o.store.callLocked(func() { done(known, err) })
+}
+
 // Save implements [inbox.Inbox].
 func (o *owner) Save(done func(error)) {
 	o.store.mu.Lock()
@@ -114,10 +149,10 @@ func (o *owner) Save(done func(error)) {
 }
 
 // Close implements [inbox.Inbox].
-func (o *owner) Close(ctx context.Context, expiry inbox.Expiry) error {
+func (o *owner) Close(ctx context.Context, end inbox.Ending) error {
 	closed := make(chan error, 1)
 	err := o.do(ctx, func() {
-		o.store.callLocked(func() { closed <- o.save(func() { o.endLocked(expiry) }) })
+		o.store.callLocked(func() { closed <- o.save(func() { o.leaveLocked(end) }) })
 	})
 	if err != nil {
 		return err
@@ -159,14 +194,18 @@ func (o *owner) save(thenLocked func()) error {
 	return nil
 }
 
-// endLocked gives the session back, or removes it.
-func (o *owner) endLocked(expiry inbox.Expiry) {
-	o.session.fenceLocked()
-	o.session.expiry = expiry
-	o.session.ended = time.Now().UnixMilli()
-	if expiry == inbox.ExpiryAtOnce {
-		delete(o.store.sessions, o.receiver)
+// leaveLocked gives the session back, which may be its end.
+func (o *owner) leaveLocked(end inbox.Ending) {
+	s := o.session
+	s.fenceLocked()
+	s.ended = time.Now().UnixMilli()
+	if s.expiry != inbox.ExpiryAtOnce && !isGroup(s.receiver) {
+		s.expiry = end.Expiry
 	}
+	if end.Goodbye {
+		s.will = nil
+	}
+	o.store.passLocked()
 }
 
 // do takes one step with the lock held, if the inbox is still the caller's.

@@ -9,15 +9,20 @@ import (
 
 // session is what the store keeps of one receiver. The store's mutex guards it.
 type session struct {
-	expiry  inbox.Expiry
-	ended   int64 // Unix milliseconds, 0 while there is an owner
-	owner   *owner
-	state   inbox.State
-	entries []inbox.Entry // ascending by position
-	filters []inbox.Subscription
+	receiver inbox.Receiver
+	expiry   inbox.Expiry
+	ended    int64 // Unix milliseconds, 0 while there is an owner
+	owner    *owner
+	will     *inbox.Will // nil for none
+	state    inbox.State
+	entries  []inbox.Entry // ascending by position
+	filters  []inbox.Subscription
+	received map[uint16]bool // packet ids of messages that the receiver published
 }
 
-func newSession() *session { return &session{} }
+func newSession(r inbox.Receiver) *session {
+	return &session{receiver: r, received: map[uint16]bool{}}
+}
 
 // takeLocked gives an entry to the session, to keep or live, and reports
 // whether the receiver gets it.

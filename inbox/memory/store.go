@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -23,6 +24,8 @@ type Store struct {
 	mu       sync.Mutex // guards everything below, and what session and owner say it guards
 	last     inbox.Position
 	sessions map[inbox.Receiver]*session
+	retained map[string]*inbox.Envelope // by topic
+	timer    *time.Timer                // for the next will or session; nil before the first
 	closed   bool
 	calls    []func() // callbacks that are due, in order
 	calling  bool     // the goroutine of callbacks runs
@@ -33,11 +36,16 @@ var _ inbox.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store {
-	return newStore(rand.Uint32(), 0, map[inbox.Receiver]*session{})
+	return newStore(rand.Uint32())
 }
 
-func newStore(id uint32, last inbox.Position, sessions map[inbox.Receiver]*session) *Store {
-	s := &Store{id: id, last: last, sessions: sessions, waiting: make(chan struct{}, maxWaiting)}
+func newStore(id uint32) *Store {
+	s := &Store{
+		id:       id,
+		waiting:  make(chan struct{}, maxWaiting),
+		sessions: map[inbox.Receiver]*session{},
+		retained: map[string]*inbox.Envelope{},
+	}
 	s.idle.L = &s.mu
 	return s
 }
@@ -45,6 +53,11 @@ func newStore(id uint32, last inbox.Position, sessions map[inbox.Receiver]*sessi
 // Append implements [inbox.Store]. It costs one comparison for each
 // subscription in the store.
 func (s *Store) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	s.take(ctx, func() (inbox.Receipt, error) { return s.appendLocked(e), nil }, done)
+}
+
+// take stores one message with the lock held, and has done called in its turn.
+func (s *Store) take(ctx context.Context, storeLocked func() (inbox.Receipt, error), done func(inbox.Receipt, error)) {
 	if err := s.admit(ctx); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -54,16 +67,20 @@ func (s *Store) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.R
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		s.callLocked(func() {
-			done(inbox.Receipt{}, inbox.ErrClosed)
-			<-s.waiting
-		})
-		return
+	receipt, err := inbox.Receipt{}, inbox.ErrClosed
+	if !s.closed {
+		receipt, err = storeLocked()
 	}
+	s.callLocked(func() {
+		done(receipt, err)
+		<-s.waiting
+	})
+}
 
-	s.last = next(s.last)
-	e.ID = inbox.MessageID{Sequence: s.last, Store: s.id}
+// appendLocked gives a message to its receivers, and retains it if it asks for
+// that.
+func (s *Store) appendLocked(e *inbox.Envelope) inbox.Receipt {
+	e.ID = inbox.MessageID{Sequence: s.nextLocked(), Store: s.id}
 	receipt := inbox.Receipt{ID: e.ID}
 	for r, held := range s.sessions {
 		grant, ok := held.grantLocked(r, e)
@@ -74,10 +91,10 @@ func (s *Store) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.R
 			receipt.Matched++
 		}
 	}
-	s.callLocked(func() {
-		done(receipt, nil)
-		<-s.waiting
-	})
+	if e.Retain {
+		s.retainLocked(e)
+	}
+	return receipt
 }
 
 // admit waits for room among the messages whose done is still due.
@@ -93,8 +110,11 @@ func (s *Store) admit(ctx context.Context) error {
 	}
 }
 
-// next returns the position after p: one or two further, in turn.
-func next(p inbox.Position) inbox.Position { return p + 1 + p%3 }
+// nextLocked gives out the next position: one to three after the last.
+func (s *Store) nextLocked() inbox.Position {
+	s.last += 1 + s.last%3
+	return s.last
+}
 
 // Open implements [inbox.Store].
 func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
@@ -107,22 +127,35 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		return nil, false, inbox.ErrClosed
 	}
 
+	if isGroup(r) { // it lives and ends with its members
+		o.Resume, o.Fresh, o.Expiry, o.Will = true, false, inbox.ExpiryNever, nil
+	}
+	s.passLocked() // what is due comes before what the new link changes
 	held, resumed := s.sessions[r]
 	if resumed {
 		held.fenceLocked()
 	}
-	if !resumed || o.Fresh || held.expiry == inbox.ExpiryAtOnce { // a new link is the end of the old one
-		held, resumed = newSession(), false
+	if resumed && (o.Fresh || held.expiry == inbox.ExpiryAtOnce) { // a new link is the end of the old one
+		s.endLocked(held)
+		resumed = false
+	}
+	if o.Resume && !resumed {
+		return nil, false, inbox.ErrNoSession
+	}
+	if !resumed {
+		held = newSession(r)
 		s.sessions[r] = held
 	}
 	held.expiry = o.Expiry
 	held.ended = 0
+	held.will = o.Will // the one there was is not published any more [MQTT-3.1.3-9]
 	held.owner = &owner{
 		store:    s,
 		receiver: r,
 		session:  held,
 		options:  o,
 		opened:   clone(held.state),
+		received: slices.Collect(maps.Keys(held.received)),
 		read:     held.state.Sent,
 		wake:     make(chan struct{}, 1),
 	}
@@ -156,6 +189,9 @@ func (s *Store) snapshot(ctx context.Context) ([]inbox.Session, error) {
 	}
 	all := make([]inbox.Session, 0, len(s.sessions))
 	for r, held := range s.sessions {
+		if isGroup(r) {
+			continue
+		}
 		all = append(all, inbox.Session{
 			Receiver:  r,
 			Expiry:    held.expiry,
@@ -171,6 +207,9 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	for _, held := range s.sessions {
 		held.wakeLocked()
 	}
@@ -180,31 +219,33 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Reopen closes the store and returns what a restart would find: the sessions
-// that outlive their link, without owners. The closed store is not to be used
+// Reopen closes the store and returns what a restart would find: what was
+// retained, and the sessions that outlive their link, without owners. Those that
+// were connected have left without a goodbye. The closed store is not to be used
 // any more.
 func (s *Store) Reopen() *Store {
 	s.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept := map[inbox.Receiver]*session{}
+	again := newStore(s.id)
+	again.mu.Lock()
+	defer again.mu.Unlock()
+	again.last = s.last
+	again.retained = maps.Clone(s.retained)
 	for r, held := range s.sessions {
-		if held.expiry == inbox.ExpiryAtOnce {
-			continue
+		kept := *held
+		kept.state = clone(held.state)
+		kept.entries = slices.Clone(held.entries)
+		kept.filters = slices.Clone(held.filters)
+		kept.received = maps.Clone(held.received)
+		if kept.owner != nil {
+			kept.owner = nil
+			kept.ended = time.Now().UnixMilli()
 		}
-		again := &session{
-			expiry:  held.expiry,
-			ended:   held.ended,
-			state:   clone(held.state),
-			entries: slices.Clone(held.entries),
-			filters: slices.Clone(held.filters),
-		}
-		if held.owner != nil {
-			again.ended = time.Now().UnixMilli()
-		}
-		kept[r] = again
+		again.sessions[r] = &kept
 	}
-	return newStore(s.id, s.last, kept)
+	again.passLocked() // ends those that were to end with their link
+	return again
 }
 
 // callLocked has call called after all that were given before it.

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A resumed session keeps what is open in front of what was not sent, and the
 // array does not hold on to what is finished.
 func TestSaveForgetsFinished(t *testing.T) {
-	s := newSession()
+	s := newSession("r")
 	for p := inbox.Position(1); p <= 6; p++ {
 		s.takeLocked(inbox.Entry{Position: p, Envelope: &inbox.Envelope{}, Grant: inbox.Grant{QoS: 1}}, nil)
 	}
@@ -58,7 +58,7 @@ func TestFencedDuringSave(t *testing.T) {
 	if err := <-saved; !errors.Is(err, inbox.ErrFenced) {
 		t.Errorf("save: %v, want ErrFenced", err)
 	}
-	if err := (<-second).Close(t.Context(), inbox.ExpiryNever); err != nil {
+	if err := (<-second).Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
 		t.Error(err)
 	}
 	third, _, err := store.Open(t.Context(), "c", inbox.OpenOptions{Expiry: inbox.ExpiryNever})

@@ -228,9 +228,15 @@ func (c *client) save() {
 	}
 }
 
+// close leaves without a goodbye.
 func (c *client) close(expiry inbox.Expiry) {
 	c.tr.Helper()
-	if err := c.Close(c.tr.ctx, expiry); err != nil {
+	c.leave(inbox.Ending{Expiry: expiry})
+}
+
+func (c *client) leave(end inbox.Ending) {
+	c.tr.Helper()
+	if err := c.Close(c.tr.ctx, end); err != nil {
 		c.tr.Fatalf("%.40q closes: %v", c.receiver, err)
 	}
 }

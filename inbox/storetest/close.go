@@ -112,6 +112,13 @@ func closeAfterwards(tr *trial) {
 	if !errors.Is(listed, inbox.ErrClosed) {
 		tr.Errorf("sessions: %v, want ErrClosed", listed)
 	}
+	listed = nil
+	for _, err := range tr.store.Retained(tr.ctx, "#") {
+		listed = err
+	}
+	if !errors.Is(listed, inbox.ErrClosed) {
+		tr.Errorf("retained: %v, want ErrClosed", listed)
+	}
 	c.refused(inbox.ErrClosed)
 
 	tr.restart()

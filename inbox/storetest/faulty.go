@@ -12,18 +12,19 @@ type Point string
 
 // The points at which [Faulty] fails.
 const (
-	AtAppend    Point = "append"    // Append stores nothing, and done gets the error
-	AtDone      Point = "done"      // Append stores the message, and done gets the error all the same
+	AtAppend    Point = "append"    // Append or Publish stores nothing, and done gets the error
+	AtDone      Point = "done"      // Append or Publish stores the message, and done gets the error all the same
 	AtOpen      Point = "open"      // Open changes nothing
 	AtSubscribe Point = "subscribe" // Subscribe changes nothing
 	AtNext      Point = "next"      // Next returns the error and does not move
 	AtSave      Point = "save"      // Save with done stores nothing, and done gets the error
+	AtComplete  Point = "complete"  // Complete changes nothing, and done gets the error
 )
 
 // Faulty is a store that fails where it is told to, and is otherwise the store
 // within. It may be used concurrently.
 //
-// Done and Save's done keep their order and their goroutine: where the wrapper
+// The done of Append, Publish, Save and Complete keep their order and their goroutine: where the wrapper
 // stores nothing, it appends a message for nobody in its place.
 type Faulty struct {
 	inbox.Store
@@ -74,14 +75,19 @@ func (f *Faulty) instead(done func()) {
 
 // Append implements [inbox.Store].
 func (f *Faulty) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	f.append(done, func(done func(inbox.Receipt, error)) { f.Store.Append(ctx, e, done) })
+}
+
+// append stores a message, unless one of its points fails.
+func (f *Faulty) append(done func(inbox.Receipt, error), store func(done func(inbox.Receipt, error))) {
 	failed, uncertain := f.call(AtAppend), f.call(AtDone)
 	switch {
 	case failed != nil:
 		f.instead(func() { done(inbox.Receipt{}, failed) })
 	case uncertain != nil:
-		f.Store.Append(ctx, e, func(inbox.Receipt, error) { done(inbox.Receipt{}, uncertain) })
+		store(func(inbox.Receipt, error) { done(inbox.Receipt{}, uncertain) })
 	default:
-		f.Store.Append(ctx, e, done)
+		store(done)
 	}
 }
 
@@ -126,4 +132,16 @@ func (in *faultyInbox) Save(done func(error)) {
 		return
 	}
 	in.Inbox.Save(done)
+}
+
+func (in *faultyInbox) Publish(ctx context.Context, id uint16, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	in.faulty.append(done, func(done func(inbox.Receipt, error)) { in.Inbox.Publish(ctx, id, e, done) })
+}
+
+func (in *faultyInbox) Complete(id uint16, done func(known bool, err error)) {
+	if err := in.faulty.call(AtComplete); err != nil {
+		in.faulty.instead(func() { done(false, err) })
+		return
+	}
+	in.Inbox.Complete(id, done)
 }

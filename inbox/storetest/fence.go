@@ -17,13 +17,15 @@ func (c *client) refused(want error) {
 	_, unsubscribe := c.Unsubscribe(c.tr.ctx, "a")
 	c.Save(nil)
 	save := c.trySave()
-	closing := c.Close(c.tr.ctx, inbox.ExpiryAtOnce)
+	publish := c.tryPublish(1, message("refused", 2, "refused")).err
+	_, complete := c.tryComplete(1)
+	closing := c.Close(c.tr.ctx, inbox.Ending{})
 	for _, call := range []struct {
 		name string
 		err  error
 	}{
 		{"Next", next}, {"Read", read}, {"Subscriptions", list}, {"Subscribe", subscribe},
-		{"Unsubscribe", unsubscribe}, {"Save", save}, {"Close", closing},
+		{"Unsubscribe", unsubscribe}, {"Save", save}, {"Publish", publish}, {"Complete", complete}, {"Close", closing},
 	} {
 		if !errors.Is(call.err, want) {
 			c.tr.Errorf("%s of %.40q returned %v, want %v", call.name, c.receiver, call.err, want)
@@ -151,7 +153,7 @@ func fenceLateClose(tr *trial) {
 	tr.publish("a", "one")
 	second := tr.connect("c", lasting)
 	for _, expiry := range []inbox.Expiry{inbox.ExpiryAtOnce, 5, inbox.ExpiryNever} {
-		if err := first.Close(tr.ctx, expiry); !errors.Is(err, inbox.ErrFenced) {
+		if err := first.Close(tr.ctx, inbox.Ending{Expiry: expiry}); !errors.Is(err, inbox.ErrFenced) {
 			tr.Fatalf("an earlier owner's Close returned %v", err)
 		}
 	}

@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -216,4 +219,55 @@ func resumeFresh(tr *trial) {
 		c.only("new")
 		c.close(inbox.ExpiryAtOnce)
 	}
+}
+
+// Without a session to resume there is none, for whatever reason.
+func resumeOnly(tr *trial) {
+	none := func(why string, o inbox.OpenOptions) {
+		tr.Helper()
+		o.Resume = true
+		if _, err := tr.tryConnect("c", o); !errors.Is(err, inbox.ErrNoSession) {
+			tr.Fatalf("%s: %v, want ErrNoSession", why, err)
+		}
+		if got := tr.sessions(); len(got) != 0 {
+			tr.Fatalf("%s: sessions %+v", why, got)
+		}
+	}
+	none("never opened", inbox.OpenOptions{Expiry: lasting})
+	tr.connect("c", inbox.ExpiryAtOnce)
+	none("ends with its link", inbox.OpenOptions{Expiry: lasting})
+	tr.connect("c", lasting)
+	none("fresh", inbox.OpenOptions{Expiry: lasting, Fresh: true})
+	tr.connect("c", lasting).close(inbox.ExpiryAtOnce)
+	none("ended", inbox.OpenOptions{Expiry: lasting})
+
+	tr.connect("c", lasting).subscribe("a", 1)
+	tr.publish("a", "m")
+	c := tr.connectWith("c", inbox.OpenOptions{Expiry: lasting, Resume: true})
+	if !c.resumed {
+		tr.Fatal("not resumed")
+	}
+	c.only("m")
+}
+
+// Whoever stops waiting may not know what happened, and nothing else goes wrong.
+func resumeCancelled(tr *trial) {
+	c := tr.connect("c", lasting)
+	for i := range size(100, 30) {
+		ctx, cancel := context.WithCancel(tr.ctx)
+		go cancel()
+		sub := inbox.Subscription{Filter: fmt.Sprint("f", i), QoS: 1}
+		if existed, err := c.Subscribe(ctx, sub); err == nil && len(existed) != 1 {
+			tr.Fatalf("subscribe: %v", existed)
+		}
+		if existed, err := c.Unsubscribe(ctx, sub.Filter); err == nil && len(existed) != 1 {
+			tr.Fatalf("unsubscribe: %v", existed)
+		}
+		if _, err := c.Subscriptions(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			tr.Fatalf("subscriptions: %v", err)
+		}
+	}
+	c.subscribe("a", 1)
+	tr.publish("a", "m")
+	c.only("m")
 }

@@ -93,7 +93,7 @@ func sessionsList(tr *trial) {
 func sessionsApart(tr *trial) {
 	long := strings.Repeat("x", 64<<10-2)
 	names := []inbox.Receiver{
-		"a", "a:", "a/", "a/b", "a\x00", "a\x00\x00", "a\x01", "a\xff", "aa", "b", "\x00", "\xff", "\xff\xff", "é", " ",
+		"a", "a:", "a/", "a/b", "a\x00", "a\x00\x00", "a\x01", "a\xff", "aa", "b", "\xff", "\xff\xff", "é", " ",
 		inbox.Receiver(long), inbox.Receiver(long + "x"), inbox.Receiver(long + "y"), inbox.Receiver("y" + long),
 	}
 	want := map[inbox.Receiver][]string{}

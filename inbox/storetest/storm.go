@@ -91,7 +91,7 @@ func fenceStormSaving(tr *trial) {
 			case n%5 == 4:
 				err = c.trySave()
 			case n == 17 && i%2 == 0:
-				return c.Close(tr.ctx, lasting)
+				return c.Close(tr.ctx, inbox.Ending{Expiry: lasting})
 			default:
 				c.Save(nil)
 			}
