@@ -11,7 +11,7 @@ import (
 func liveInOrder(tr *trial) {
 	for _, expiry := range []inbox.Expiry{lasting, inbox.ExpiryAtOnce} {
 		c := tr.connect(inbox.Receiver(fmt.Sprint("c", expiry)), expiry)
-		c.add(inbox.Subscription{Filter: "zero", QoS: 0, Identifier: 4, RetainAsPublished: true})
+		c.add(inbox.Subscription{Filter: "zero", QoS: 0, Identifier: 4, RetainAsPublished: true, RetainHandling: 2})
 		c.subscribe("two", 2)
 		n := size(200, 50)
 		from := tr.main.sent

@@ -94,6 +94,7 @@ func subscribeMatchesRandom(tr *trial) {
 	for n := range size(400, 100) {
 		i := random.IntN(len(clients))
 		s := randomSubscription(random)
+		s.RetainHandling = 2
 		subs[i] = slices.DeleteFunc(subs[i], func(old inbox.Subscription) bool { return old.Filter == s.Filter })
 		if random.IntN(3) == 0 {
 			clients[i].unsubscribe(s.Filter)

@@ -150,13 +150,14 @@ func nextLiveAfterBacklog(tr *trial) {
 	}
 }
 
+// What has expired long ago may be gone.
 func nextExpired(tr *trial) {
 	c := tr.connect("c", lasting)
 	c.subscribe("a", 1)
 	for i := range 10 {
 		e := message("a", 1, fmt.Sprint("m-", i))
 		if i%2 == 0 {
-			e.Expiry = 1
+			e.Expiry = time.Now().Add(-time.Minute).UnixMilli()
 		}
 		tr.append(e)
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,17 +17,24 @@ type world struct {
 	random *rand.Rand
 	models map[inbox.Receiver]*model // of the sessions there should be
 	count  int                       // of messages
+	batch  int                       // see modelEntry
 	steps  []string
+
+	retained map[string]*inbox.Envelope // by topic
+
+	probe *client // gets every will
+	wills int     // so many should the probe have got
 }
 
 // model is what one session should be. Entries are never removed from it.
 type model struct {
 	client  *client // nil while absent
 	expiry  inbox.Expiry
+	will    *inbox.Will
 	subs    []inbox.Subscription
 	entries []modelEntry
-	read    int      // so many has the owner read
-	live    []string // payloads that the owner should have heard and was not asked for
+	read    int          // so many has the owner read
+	live    []modelEntry // what the owner should have heard and was not asked for
 
 	saved     inbox.State
 	savedRead int
@@ -35,13 +43,31 @@ type model struct {
 type modelEntry struct {
 	payload  string
 	grant    inbox.Grant
+	batch    int            // those of one number may come in any order; 0 for none
 	position inbox.Position // once it was read
+}
+
+// settleOrder has the entry with this payload stand at i, if it may.
+func settleOrder(entries []modelEntry, i int, payload string) {
+	for j := i; j < len(entries) && entries[j].batch == entries[i].batch; j++ {
+		if entries[j].payload == payload {
+			entries[i], entries[j] = entries[j], entries[i]
+			return
+		}
+		if entries[i].batch == 0 {
+			return
+		}
+	}
 }
 
 // randomOperations does anything with a few sessions, one thing at a time, and
 // compares every answer.
 func randomOperations(tr *trial) {
-	w := &world{trial: tr, random: newRandom(tr), models: map[inbox.Receiver]*model{}}
+	w := &world{
+		trial: tr, random: newRandom(tr),
+		models: map[inbox.Receiver]*model{}, retained: map[string]*inbox.Envelope{},
+		probe: tr.mourner(),
+	}
 	defer func() {
 		if tr.Failed() {
 			last := w.steps[max(len(w.steps)-60, 0):]
@@ -98,43 +124,102 @@ func (w *world) publish(receivers []inbox.Receiver) {
 		w.count++
 		e := message(randomTopic(w.random), byte(w.random.IntN(3)), fmt.Sprint("m", w.count))
 		e.Client = string(receivers[w.random.IntN(len(receivers))])
-		e.Retain = w.random.IntN(2) == 0
-		least, most := 0, 0
-		for r, m := range w.models {
-			g, ok := expected(r, m.subs, e)
-			if ok {
-				most++
-			}
-			switch {
-			case ok && g.QoS > 0:
-				least++
-				m.entries = append(m.entries, modelEntry{payload: string(e.Payload), grant: g})
-			case ok && m.client != nil:
-				least++
-				m.live = append(m.live, string(e.Payload))
-			}
+		if e.Retain = w.random.IntN(2) == 0; e.Retain && w.random.IntN(4) == 0 {
+			e.Payload = nil
 		}
-		w.note("publish %s to %q by %s at QoS %d", e.Payload, e.Topic, e.Client, e.QoS)
+		w.note("publish %q to %q by %s at QoS %d, retain %v", e.Payload, e.Topic, e.Client, e.QoS, e.Retain)
+		least, most := w.deliver(e, 0)
 		matchedBetween(w.trial, w.append(e)[0], least, most)
 	}
+}
+
+// deliver gives a message to the models, and returns how many receivers there
+// are at least and at most.
+func (w *world) deliver(e *inbox.Envelope, batch int) (least, most int) {
+	for r, m := range w.models {
+		g, ok := expected(r, m.subs, e)
+		if !ok {
+			continue
+		}
+		most++
+		if m.give(modelEntry{payload: string(e.Payload), grant: g, batch: batch}) {
+			least++
+		}
+	}
+	if e.Retain {
+		if w.retained[e.Topic] = e; len(e.Payload) == 0 {
+			delete(w.retained, e.Topic)
+		}
+	}
+	return least, most
+}
+
+// give reports whether the session gets the entry.
+func (m *model) give(e modelEntry) bool {
+	switch {
+	case e.grant.QoS > 0:
+		m.entries = append(m.entries, e)
+	case m.client != nil:
+		m.live = append(m.live, e)
+	default:
+		return false
+	}
+	return true
+}
+
+func (w *world) nextBatch() int {
+	w.batch++
+	return w.batch
+}
+
+// bury publishes the will of a session that the models have no more, or whose
+// receiver is gone.
+func (w *world) bury(m *model, batch int) {
+	if m.will == nil {
+		return
+	}
+	w.note("will %s", m.will.Envelope.Payload)
+	w.deliver(m.will.Envelope, batch)
+	m.will = nil
+	w.wills++
 }
 
 func (w *world) restart() {
 	w.note("restart")
 	w.trial.restart()
+	var left []*model
 	for r, m := range w.models {
+		connected := m.client != nil
 		if m.client = nil; m.expiry == inbox.ExpiryAtOnce {
 			delete(w.models, r)
+			left = append(left, m)
+		} else if connected && m.will != nil && m.will.Delay == 0 {
+			left = append(left, m)
 		}
 	}
+	batch := w.nextBatch()
+	for _, m := range left {
+		w.bury(m, batch)
+	}
+	w.probe = w.connect("mourner", lasting)
+	w.probe.finish(w.probe.take(w.wills)...) // waits until all wills are published
+	w.probe.save()
+	w.wills = 0
 	w.list()
+	same(w.trial, "retained topics", slices.Sorted(maps.Keys(w.trial.retained("#"))), slices.Sorted(func(yield func(string) bool) {
+		for topic := range w.retained {
+			if covers("#", topic) && !yield(topic) {
+				return
+			}
+		}
+	}))
 }
 
 // list compares the list of sessions.
 func (w *world) list() {
 	got := w.sessions()
-	if len(got) != len(w.models) {
-		w.Fatalf("%d sessions, want %d", len(got), len(w.models))
+	if len(got) != len(w.models)+1 { // and the probe's
+		w.Fatalf("%d sessions, want %d", len(got), len(w.models)+1)
 	}
 	for r, m := range w.models {
 		if s := got[r]; s.Expiry != m.expiry || s.Connected != (m.client != nil) {
@@ -149,7 +234,15 @@ func (w *world) open(r inbox.Receiver) {
 	if w.random.IntN(4) == 0 {
 		o.Expiry = inbox.ExpiryAtOnce
 	}
-	w.note("open %q, expiry %d, fresh %v", r, o.Expiry, o.Fresh)
+	if w.random.IntN(3) > 0 {
+		w.count++
+		// A topic of its own, for the order of several wills after a restart is open.
+		o.Will = willOf("will/"+string(r), fmt.Sprint("w", w.count), uint32(w.random.IntN(2))*far)
+		o.Will.Envelope.Client = string(r)
+		o.Will.Envelope.QoS = byte(1 + w.random.IntN(2))
+		o.Will.Envelope.Retain = w.random.IntN(2) == 0
+	}
+	w.note("open %q, expiry %d, fresh %v, will %v", r, o.Expiry, o.Fresh, o.Will)
 	c := w.connectWith(r, o)
 	if m != nil && m.client != nil {
 		if err := m.client.trySave(); !errors.Is(err, inbox.ErrFenced) {
@@ -160,10 +253,14 @@ func (w *world) open(r inbox.Receiver) {
 		w.Fatalf("opening %q: resumed is %v, want %v", r, c.resumed, resumed)
 	}
 	if !c.resumed {
+		delete(w.models, r)
+		if m != nil {
+			w.bury(m, 0)
+		}
 		m = &model{}
 		w.models[r] = m
 	}
-	m.client, m.expiry, m.read, m.live = c, o.Expiry, m.savedRead, nil
+	m.client, m.expiry, m.will, m.read, m.live = c, o.Expiry, o.Will, m.savedRead, nil
 	sameState(w.trial, c.State(), m.saved)
 	w.compareOpen(m)
 	subs, err := c.Subscriptions(w.ctx)
@@ -186,6 +283,20 @@ func (w *world) subscribe(m *model) {
 		m.subs[i] = s
 	} else {
 		m.subs = append(m.subs, s)
+	}
+	if s.RetainHandling == 2 || s.RetainHandling == 1 && i >= 0 {
+		return
+	}
+	batch := w.nextBatch()
+	for topic, e := range w.retained {
+		if !covers(s.Filter, topic) || s.NoLocal && e.Client == string(m.client.receiver) {
+			continue
+		}
+		g := inbox.Grant{QoS: min(s.QoS, e.QoS), Retain: true}
+		if s.Identifier != 0 {
+			g.Identifiers = []uint32{s.Identifier}
+		}
+		m.give(modelEntry{payload: string(e.Payload), grant: g, batch: batch})
 	}
 }
 
@@ -216,6 +327,7 @@ func (w *world) read(m *model) {
 func (w *world) take(m *model, n int) {
 	w.note("%q reads %d", m.client.receiver, n)
 	for _, e := range m.client.take(n) {
+		settleOrder(m.entries, m.read, string(e.Envelope.Payload))
 		want := &m.entries[m.read]
 		if got := string(e.Envelope.Payload); got != want.payload {
 			w.Fatalf("entry %d of %q is %s, want %s", m.read, m.client.receiver, got, want.payload)
@@ -263,7 +375,13 @@ func (w *world) compareOpen(m *model) {
 
 func (w *world) hear(m *model) {
 	w.note("%q hears %d", m.client.receiver, len(m.live))
-	same(w.trial, "live messages", payloads(m.client.heard(len(m.live))), m.live)
+	for i, e := range m.client.heard(len(m.live)) {
+		settleOrder(m.live, i, string(e.Envelope.Payload))
+		if got, want := string(e.Envelope.Payload), m.live[i].payload; got != want {
+			w.Fatalf("live message %d of %q is %s, want %s", i, m.client.receiver, got, want)
+		}
+		sameGrant(w.trial, e, m.live[i].grant)
+	}
 	m.live = nil
 }
 
@@ -271,12 +389,19 @@ func (w *world) end(r inbox.Receiver, m *model) {
 	if w.random.IntN(4) == 0 {
 		m.expiry = inbox.ExpiryAtOnce
 	}
-	w.note("%q closes, expiry %d", r, m.expiry)
+	goodbye := w.random.IntN(2) == 0
+	w.note("%q closes, expiry %d, goodbye %v", r, m.expiry, goodbye)
 	state := m.client.current()
-	m.client.close(m.expiry)
+	m.client.leave(inbox.Ending{Expiry: m.expiry, Goodbye: goodbye})
 	m.client, m.saved, m.savedRead = nil, state, m.read
+	if goodbye {
+		m.will = nil
+	}
 	if m.expiry == inbox.ExpiryAtOnce {
 		delete(w.models, r)
+	}
+	if m.will != nil && (m.expiry == inbox.ExpiryAtOnce || m.will.Delay == 0) {
+		w.bury(m, 0)
 	}
 	w.list()
 }

@@ -202,9 +202,9 @@ func withoutHandling(subs []inbox.Subscription) []inbox.Subscription {
 func subscribeReplaces(tr *trial) {
 	c := tr.connect("c", lasting)
 	versions := []inbox.Subscription{
-		{Filter: "a", QoS: 1, Identifier: 7},
-		{Filter: "a", QoS: 2, RetainAsPublished: true},
-		{Filter: "a", QoS: 1, Identifier: 8},
+		{Filter: "a", QoS: 1, Identifier: 7, RetainHandling: 2},
+		{Filter: "a", QoS: 2, RetainAsPublished: true, RetainHandling: 2},
+		{Filter: "a", QoS: 1, Identifier: 8, RetainHandling: 2},
 	}
 	for _, v := range versions {
 		c.add(v)
@@ -212,7 +212,7 @@ func subscribeReplaces(tr *trial) {
 		e.Retain = true
 		tr.append(e)
 	}
-	c.add(inbox.Subscription{Filter: "a", QoS: 1, NoLocal: true})
+	c.add(inbox.Subscription{Filter: "a", QoS: 1, NoLocal: true, RetainHandling: 2})
 	own := message("a", 2, "own")
 	own.Client = "c"
 	tr.append(own)
