@@ -143,10 +143,9 @@ func TestServerTopicsAreRefused(t *testing.T) {
 // A client that exceeds the announced Receive Maximum is disconnected; one that
 // cannot know it is made to wait.
 func TestReceiveMaximumOfServer(t *testing.T) {
-	stored := make(chan struct{})
-	store := &faulty{}
+	store := &delaying{}
 	b := start(t, setting{
-		Wrap:  func(s inbox.Store) inbox.Store { return delaying{store.wrap(s), stored} },
+		Wrap:  store.wrap,
 		Mochi: func(o *mqtt.Options) { o.Capabilities.ReceiveMaximum = 5 },
 	})
 	modern := b.dial(v5("modern"))
@@ -161,7 +160,7 @@ func TestReceiveMaximumOfServer(t *testing.T) {
 	if code := modern.WaitDisconnect(); code != 0x93 {
 		t.Errorf("DISCONNECT %#x, want 0x93", code)
 	}
-	close(stored)
+	store.release()
 	for id := range uint16(6) {
 		old.WaitAck(id + 1)
 	}

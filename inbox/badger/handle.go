@@ -33,6 +33,7 @@ type handle struct {
 	stored      bool
 	state       func() inbox.State
 	live        func(inbox.Entry)
+	isResumed   bool
 	resumed     inbox.State // as found when it was opened
 
 	dirty  atomic.Bool   // a lazy save is queued

@@ -14,44 +14,59 @@ import (
 
 var _ inbox.Inbox = (*handle)(nil)
 
-// do runs apply on the committer and returns when its group is durable.
-func (s *Store) do(ctx context.Context, what string, apply func(*group) error) error {
-	var refused error
-	done := make(chan error, 1)
+// run has the committer run apply, and returns its result when its group is
+// durable. A context that ends ends only the wait: what was queued still happens.
+func run[T any](ctx context.Context, s *Store, what string, apply func(*group) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var r result // the committer's, until it is sent
+	done := make(chan result, 1)
 	err := s.queue.put(ctx, operation{
-		apply:   func(g *group) { refused = apply(g) },
-		applied: func(err error) { done <- err },
+		apply: func(g *group) { r.value, r.err = apply(g) },
+		applied: func(err error) {
+			if err != nil {
+				r.err = err
+			}
+			done <- r
+		},
 	})
-	if err == nil {
-		select {
-		case err = <-done:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, ctx.Err())
-		}
-	}
-	if err == nil {
-		err = refused
-	}
+	var none T
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return none, fmt.Errorf("%s: %w", what, err)
 	}
-	return nil
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return none, fmt.Errorf("%s: %w", what, r.err)
+		}
+		return r.value, nil
+	case <-ctx.Done():
+		return none, fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+}
+
+// do is run for what has no result.
+func (s *Store) do(ctx context.Context, what string, apply func(*group) error) error {
+	_, err := run(ctx, s, what, func(g *group) (struct{}, error) { return struct{}{}, apply(g) })
+	return err
 }
 
 // Open implements [inbox.Store]. It costs a commit that it shares with whatever
 // else is waiting, and one read.
 func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
-	var (
-		h       *handle
-		resumed bool
-	)
-	err := s.do(ctx, "open inbox", func(g *group) error {
-		h, resumed = g.open(r, o)
-		return nil
+	if err := ctx.Err(); err != nil {
+		return nil, false, fmt.Errorf("open inbox: %w", err)
+	}
+	// What is opened must come into somebody's hands: this wait is to its end.
+	h, err := run(context.WithoutCancel(ctx), s, "open inbox", func(g *group) (*handle, error) {
+		return g.open(r, o), nil
 	})
 	if err != nil {
 		return nil, false, err
 	}
+	resumed := h.isResumed
 	if resumed {
 		if err := h.restore(); err != nil {
 			return nil, false, fmt.Errorf("open inbox: %w", err)
@@ -61,7 +76,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 }
 
 // open makes a handle the owner of r's session.
-func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, bool) {
+func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) *handle {
 	s := g.s
 	m := s.sessions.member(r)
 	if m != 0 {
@@ -86,7 +101,7 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, bool) {
 	}
 	h := &handle{
 		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored,
-		state: o.State, live: o.Live,
+		state: o.State, live: o.Live, isResumed: resumed,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
 		last: s.sequence, caughtUp: !resumed, position: 0,
 	}
@@ -94,7 +109,7 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, bool) {
 		h.position = s.sequence
 	}
 	sess.owner = h
-	return h, resumed
+	return h
 }
 
 // end removes a session with everything that belongs to it: what is in memory
@@ -163,23 +178,21 @@ func (h *handle) restore() error {
 }
 
 // Subscriptions implements [inbox.Inbox].
-func (h *handle) Subscriptions(ctx context.Context) (subs []inbox.Subscription, err error) {
-	err = h.s.do(ctx, "list subscriptions", func(*group) error {
+func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error) {
+	return run(ctx, h.s, "list subscriptions", func(*group) ([]inbox.Subscription, error) {
 		if !h.owns() {
-			return inbox.ErrFenced
+			return nil, inbox.ErrFenced
 		}
-		subs = h.s.index.Subscriptions(h.member)
-		return nil
+		return h.s.index.Subscriptions(h.member), nil
 	})
-	return subs, err
 }
 
 // Subscribe implements [inbox.Inbox]: the index changes between two messages
 // of the same order, so a subscription begins exactly where it was committed.
-func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (existed []bool, err error) {
-	err = h.s.do(ctx, "subscribe", func(g *group) error {
+func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
+	return run(ctx, h.s, "subscribe", func(g *group) (existed []bool, err error) {
 		if !h.owns() {
-			return inbox.ErrFenced
+			return nil, inbox.ErrFenced
 		}
 		for _, sub := range subs {
 			existed = append(existed, h.s.index.Subscribe(h.member, sub))
@@ -188,20 +201,19 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (exi
 			}
 			value, err := appendSubscription(nil, sub)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			g.put(subscriptionKey(h.incarnation, sub.Filter), value)
 		}
-		return nil
+		return existed, nil
 	})
-	return existed, err
 }
 
 // Unsubscribe implements [inbox.Inbox].
-func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error) {
-	err = h.s.do(ctx, "unsubscribe", func(g *group) error {
+func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
+	return run(ctx, h.s, "unsubscribe", func(g *group) (existed []bool, err error) {
 		if !h.owns() {
-			return inbox.ErrFenced
+			return nil, inbox.ErrFenced
 		}
 		for _, filter := range filters {
 			was := h.s.index.Unsubscribe(h.member, filter)
@@ -210,9 +222,8 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []
 				g.delete(subscriptionKey(h.incarnation, filter))
 			}
 		}
-		return nil
+		return existed, nil
 	})
-	return existed, err
 }
 
 // Close implements [inbox.Inbox].
@@ -240,35 +251,36 @@ func (h *handle) Close(ctx context.Context, expiry inbox.Expiry) error {
 // a thousand at a time.
 func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
 	return func(yield func(inbox.Session, error) bool) {
-		for next := 1; ; {
-			var part []inbox.Session
-			err := s.do(ctx, "list sessions", func(*group) error {
-				end := min(next+1000, len(s.sessions.byMember))
-				for ; next < end; next++ {
-					if sess := s.sessions.byMember[next]; sess.incarnation != 0 {
-						part = append(part, inbox.Session{
+		type page struct {
+			sessions []inbox.Session
+			next     int // 0 at the end
+		}
+		for next := 1; next != 0; {
+			part, err := run(ctx, s, "list sessions", func(*group) (page, error) {
+				p := page{next: min(next+1000, len(s.sessions.byMember))}
+				for _, sess := range s.sessions.byMember[next:p.next] {
+					if sess.incarnation != 0 {
+						p.sessions = append(p.sessions, inbox.Session{
 							Receiver: sess.receiver, Expiry: sess.expiry,
 							Connected: sess.owner != nil, Ended: sess.ended,
 						})
 					}
 				}
-				if next >= len(s.sessions.byMember) {
-					next = 0
+				if p.next == len(s.sessions.byMember) {
+					p.next = 0
 				}
-				return nil
+				return p, nil
 			})
 			if err != nil {
 				yield(inbox.Session{}, err)
 				return
 			}
-			for _, sess := range part {
+			for _, sess := range part.sessions {
 				if !yield(sess, nil) {
 					return
 				}
 			}
-			if next == 0 {
-				return
-			}
+			next = part.next
 		}
 	}
 }

@@ -36,7 +36,7 @@ type Options struct {
 }
 
 const (
-	memTable       = 16 << 20
+	memTable       = 8 << 20   // Badger holds up to four; larger ones are no faster here
 	defaultReserve = 256 << 20 // well over ten memtables, of which Badger may fill a few at once
 	defaultWait    = 3 * time.Second
 )
