@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ const (
 // Store is an [inbox.Store] in a Badger database. Create it with [Open].
 type Store struct {
 	db   *badger.DB
+	dir  string   // absolute
 	lock *os.File // of the data directory
 	id   uint32   // in every message id
 	log  *slog.Logger
@@ -93,12 +95,16 @@ func Open(o Options) (*Store, error) {
 	if o.sweepEvery == 0 {
 		o.sweepEvery = sweepInterval
 	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find data directory: %w", err)
+	}
 	db, lock, err := openDB(o)
 	if err != nil {
 		return nil, fmt.Errorf("open store in %s: %w", o.Dir, err)
 	}
 	s := &Store{
-		db: db, lock: lock, log: o.Log,
+		db: db, dir: dir, lock: lock, log: o.Log,
 		queue:   newQueue(),
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
@@ -121,15 +127,21 @@ func Open(o Options) (*Store, error) {
 
 // settings are what was measured to suit queues: one sync per transaction,
 // values inline (a value log gives no space back), small memtables (they are
-// the memory), no compression and no cache (a page is read once).
+// the memory), no compression and no cache (a page is read once). Tables are as
+// large as a memtable on every level: Badger builds each in a buffer of twice
+// the size to be expected, keeps eight of these, and doubles those that prove
+// too small.
 func settings(o Options) badger.Options {
-	return badger.DefaultOptions(o.Dir).
+	b := badger.DefaultOptions(o.Dir).
 		WithSyncWrites(true).WithDetectConflicts(false).WithMetricsEnabled(false).
 		WithCompression(options.None).WithBlockCacheSize(0).WithIndexCacheSize(0).
 		WithMemTableSize(memTable).WithNumMemtables(3).WithNumLevelZeroTables(3).WithNumCompactors(2).
+		WithBaseTableSize(memTable).
 		WithValueThreshold(1 << 20).WithValueLogFileSize(64 << 20).WithNumVersionsToKeep(1).
 		WithChecksumVerificationMode(options.OnBlockRead).
 		WithLogger(badgerLog{o.Log})
+	b.TableSizeMultiplier = 1
+	return b
 }
 
 // load reads what the committer keeps in memory, and returns the sessions that
