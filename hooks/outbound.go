@@ -144,7 +144,7 @@ func (o *outbound) ackLocked(kind byte, id uint16, code byte) {
 
 // admit counts a message that this client has published and that now goes to
 // the store. An MQTT 5 client knows how many may be on their way, and admit
-// returns false if it does not keep to it [MQTT-3.3.4-9]. Older clients are made
+// returns false if it does not keep to it [MQTT-3.3.4-7]. Older clients are made
 // to wait, as is everyone who does not read the acknowledgements. Runs on the
 // connection's read goroutine.
 func (o *outbound) admit(maximum int) bool {

@@ -3,6 +3,7 @@ package hooks
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -180,7 +181,8 @@ func (l *link) arm() error {
 // fail ends the connection for what the client sent. An MQTT 5 client is told
 // the reason, if it is one that the protocol has.
 func (l *link) fail(err error) error {
-	if code, ok := err.(packets.Code); ok {
+	var code packets.Code
+	if errors.As(err, &code) {
 		l.end(code)
 	}
 	return err
