@@ -3,6 +3,7 @@ package broker
 import (
 	"runtime/debug"
 	"strconv"
+	"sync"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -23,23 +24,25 @@ type sysHook struct {
 	mqtt.HookBase
 	server *mqtt.Server
 	store  inbox.Store
-	client *mqtt.Client // publishes the topics; made at the first tick
 
-	// Of mochi's event loop.
-	commits int64 // at the last tick
-	quiet   int   // ticks since they changed
+	mu      sync.Mutex   // the first tick may overlap with the second
+	client  *mqtt.Client // publishes the topics; made at the first tick
+	commits int64        // at the last tick
+	quiet   int          // ticks since they changed
 }
 
 func (h *sysHook) ID() string { return "sys" }
 
 func (h *sysHook) Provides(b byte) bool { return b == mqtt.OnSysInfoTick }
 
-// OnSysInfoTick runs on mochi's event loop, once a second.
+// OnSysInfoTick runs on mochi's event loop, once a second, and once at the start.
 func (h *sysHook) OnSysInfoTick(*system.Info) {
 	store, ok := h.store.(*badger.Store)
 	if !ok {
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	commits := store.Stats().Commits
 	h.publish(TopicCommits, strconv.FormatInt(commits, 10))
 
