@@ -217,18 +217,21 @@ func (o *outbound) fitsLocked(size int) bool {
 }
 
 // flush writes what gathers until the outbound is closed and empty, or a write
-// fails. It is a goroutine of the connection.
+// fails. It is a goroutine of the connection. A write that takes too long is
+// ended by closing conn: a write deadline would do the same on TCP alone, for a
+// WebSocket sets its own.
 func (o *outbound) flush(conn net.Conn) error {
+	late := time.AfterFunc(o.timeout, func() { conn.Close() })
+	defer late.Stop()
 	var batch []byte
 	for {
+		late.Stop()
 		if batch = o.take(batch); len(batch) == 0 {
 			return nil
 		}
 		for rest := batch; len(rest) > 0; {
 			n := min(len(rest), writeChunk)
-			if err := conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
-				return err
-			}
+			late.Reset(o.timeout)
 			if _, err := conn.Write(rest[:n]); err != nil {
 				return err
 			}
