@@ -14,6 +14,12 @@ import (
 // linger is how long a connection that ends may take to write what waits.
 const linger = time.Second
 
+// lastWords is how long the reader of a connection that ends waits for more.
+// What the client has sent may be in this machine already, and a message whose
+// acknowledgement is not read will be sent again. A connection that takes over
+// waits as long.
+const lastWords = 5 * time.Millisecond
+
 // readBuffer is how much is read from the network at once.
 const readBuffer = 4 << 10
 
@@ -45,6 +51,7 @@ type link struct {
 
 	mu     sync.Mutex // guards the following, and arming the read deadline
 	closed bool
+	until  time.Time   // once closed: when reading ends at the latest
 	hard   *time.Timer // closes conn if what waits cannot be written
 }
 
@@ -78,6 +85,8 @@ func (l *link) flush() {
 	defer close(l.flushed)
 	if err := l.out.flush(l.conn); err != nil {
 		l.hook.log.Debug("write failed", "remote", l.conn.RemoteAddr(), "error", err)
+		l.out.close()
+		l.readOn()
 	}
 	l.Close()
 	l.conn.Close() // the peer may have closed it before; there is nobody to tell
@@ -87,6 +96,19 @@ func (l *link) flush() {
 	l.hard.Stop()
 }
 
+// readOn lets the read goroutine come to the end of what the client has sent,
+// within a second. A client that takes one message, acknowledges it and goes
+// leaves unread what else was sent to it; that makes writing fail before the
+// acknowledgement is read.
+func (l *link) readOn() {
+	t := time.NewTimer(linger)
+	defer t.Stop()
+	select {
+	case <-l.ctx.Done():
+	case <-t.C:
+	}
+}
+
 // end tells the client why, if it speaks MQTT 5, and ends the connection. Runs
 // on any goroutine and never waits.
 func (l *link) end(code packets.Code) {
@@ -94,8 +116,8 @@ func (l *link) end(code packets.Code) {
 	l.Close()
 }
 
-// Close ends the connection: reading ends at once, what waits to be written has
-// a second. It never waits and may be called again.
+// Close ends the connection: reading ends within a moment, what waits to be
+// written has a second. It never waits and may be called again.
 func (l *link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +128,8 @@ func (l *link) Close() error {
 	l.cancel()
 	l.out.close()
 	l.hard = time.AfterFunc(linger, func() { l.conn.Close() })
-	return l.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+	l.until = time.Now().Add(linger)
+	return l.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which then has a last look
 }
 
 // Write takes a packet from the MQTT library and returns when it is in the
@@ -123,8 +146,8 @@ func (l *link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 // look at its TLS state.
 func (l *link) NetConn() net.Conn { return l.conn }
 
-// SetDeadline does nothing: the link keeps its own deadlines, see arm and
-// outbound.flush. The MQTT library would set both at each packet.
+// SetDeadline does nothing: the link keeps its own time, see arm and
+// outbound.flush. The MQTT library would set both deadlines at each packet.
 func (l *link) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing, as SetDeadline.

@@ -72,11 +72,12 @@ func (o *outbound) write(p []byte) (int, error) {
 	case !o.open, kind == packets.Disconnect && !o.v5:
 		return len(p), nil
 	}
-	if !o.waitLocked(len(p)) {
-		return 0, net.ErrClosed
+	if o.waitLocked(len(p)) {
+		o.buf = append(o.buf, p...)
+		o.ready.Signal()
 	}
-	o.buf = append(o.buf, p...)
-	o.ready.Signal()
+	// What is written to a connection that ends goes nowhere. An error would
+	// make the library stop reading before the client's last acknowledgements.
 	return len(p), nil
 }
 

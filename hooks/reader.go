@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,9 @@ func (l *link) nextFrame() error {
 	}
 
 	header, frame, err := l.in.peekHeader()
+	if errors.Is(err, os.ErrDeadlineExceeded) && l.hasLastLook() {
+		header, frame, err = l.in.peekHeader()
+	}
 	if err != nil {
 		return l.fail(err)
 	}
@@ -161,7 +165,7 @@ func (l *link) arm() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return net.ErrClosed
+		return l.armLastLocked()
 	}
 	var due time.Time
 	if l.in.idle > 0 {
@@ -175,6 +179,22 @@ func (l *link) arm() error {
 		return nil
 	}
 	l.in.armed = due
+	return l.conn.SetReadDeadline(due)
+}
+
+// hasLastLook gives the reader that a closing connection has woken a moment for
+// what has come already.
+func (l *link) hasLastLook() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed && l.armLastLocked() == nil
+}
+
+func (l *link) armLastLocked() error {
+	due := time.Now().Add(lastWords)
+	if due.After(l.until) {
+		return net.ErrClosed
+	}
 	return l.conn.SetReadDeadline(due)
 }
 
