@@ -109,6 +109,12 @@ func (l *link) readOn() {
 	}
 }
 
+// patience returns a context for a call that the connection's end must not cut
+// short: the client's last acknowledgements may be behind it.
+func (l *link) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(l.ctx), handover)
+}
+
 // end tells the client why, if it speaks MQTT 5, and ends the connection. Runs
 // on any goroutine and never waits.
 func (l *link) end(code packets.Code) {
