@@ -299,6 +299,7 @@ func (h *Hook) open(l *link, pk *packets.Packet) error {
 // session is given back, the library's traces of the client are removed, and the
 // flusher has ended. Runs on the read goroutine, as its last act.
 func (h *Hook) finish(l *link) {
+	close(l.read)
 	l.Close()
 	if l.session != nil {
 		expiry := h.expiry(l)

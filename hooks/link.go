@@ -46,6 +46,7 @@ type link struct {
 	session     *session // nil until it is open
 	subscribing subscribing
 
+	read    chan struct{} // the read goroutine reads no more
 	done    chan struct{} // the session is given back, and the library knows the client no more
 	flushed chan struct{} // the flusher has ended, and conn is closed
 
@@ -68,6 +69,7 @@ func newLink(h *Hook, conn net.Conn) *link {
 		},
 		ctx:     ctx,
 		cancel:  cancel,
+		read:    make(chan struct{}),
 		done:    make(chan struct{}),
 		flushed: make(chan struct{}),
 	}
@@ -86,8 +88,8 @@ func (l *link) flush() {
 	if err := l.out.flush(l.conn); err != nil {
 		l.hook.log.Debug("write failed", "remote", l.conn.RemoteAddr(), "error", err)
 		l.out.close()
-		l.readOn()
 	}
+	l.readOn()
 	l.Close()
 	l.conn.Close() // the peer may have closed it before; there is nobody to tell
 
@@ -96,15 +98,15 @@ func (l *link) flush() {
 	l.hard.Stop()
 }
 
-// readOn lets the read goroutine come to the end of what the client has sent,
-// within a second. A client that takes one message, acknowledges it and goes
-// leaves unread what else was sent to it; that makes writing fail before the
-// acknowledgement is read.
+// readOn waits, before the connection is closed, until the read goroutine has
+// come to the end of what the client has sent; a second at most. A client that
+// takes one message, acknowledges it and goes leaves unread what else was sent
+// to it: that makes writing fail before the acknowledgement is read.
 func (l *link) readOn() {
 	t := time.NewTimer(linger)
 	defer t.Stop()
 	select {
-	case <-l.ctx.Done():
+	case <-l.read:
 	case <-t.C:
 	}
 }
