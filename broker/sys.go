@@ -1,8 +1,9 @@
 package broker
 
 import (
+	"runtime/debug"
 	"strconv"
-	"time"
+	"sync"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -17,41 +18,59 @@ import (
 // measure of how well the disk is used.
 const TopicCommits = "$SYS/broker/inbox/commits"
 
-// sysHook adds to mochi's $SYS topics what the store counts.
+// sysHook adds to mochi's $SYS topics what the store counts, and gives memory
+// back when the store is quiet.
 type sysHook struct {
 	mqtt.HookBase
 	server *mqtt.Server
 	store  inbox.Store
+
+	mu      sync.Mutex   // the first tick may overlap with the second
+	client  *mqtt.Client // publishes the topics; made at the first tick
+	commits int64        // at the last tick
+	quiet   int          // ticks since they changed
 }
 
 func (h *sysHook) ID() string { return "sys" }
 
 func (h *sysHook) Provides(b byte) bool { return b == mqtt.OnSysInfoTick }
 
-// OnSysInfoTick runs on mochi's event loop, once a second.
+// OnSysInfoTick runs on mochi's event loop, once a second, and once at the start.
 func (h *sysHook) OnSysInfoTick(*system.Info) {
 	store, ok := h.store.(*badger.Store)
 	if !ok {
 		return
 	}
-	h.retain(TopicCommits, strconv.FormatInt(store.Stats().Commits, 10))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	commits := store.Stats().Commits
+	h.publish(TopicCommits, strconv.FormatInt(commits, 10))
+
+	if h.quiet++; commits != h.commits {
+		h.commits, h.quiet = commits, 0
+	}
+	if h.quiet == quietTicks {
+		debug.FreeOSMemory()
+	}
 }
 
-// retain goes past the publishing of the server, which would store the message.
-func (h *sysHook) retain(topic, value string) {
-	pk := packets.Packet{
+// quietTicks is how long the store must be quiet before memory is given back.
+// Badger lets go of its table buffers within 16 seconds, but nothing collects
+// them while nothing is allocated.
+const quietTicks = 20
+
+// publish sends a retained message to mochi's own subscribers. It never waits
+// for one of them.
+func (h *sysHook) publish(topic, value string) {
+	if h.client == nil {
+		h.client = h.server.NewClient(nil, "local", "sys", true)
+	}
+	err := h.server.InjectPacket(h.client, packets.Packet{
 		FixedHeader: packets.FixedHeader{Type: packets.Publish, Retain: true},
-		Created:     time.Now().Unix(),
 		TopicName:   topic,
 		Payload:     []byte(value),
-	}
-	h.server.Topics.RetainMessage(pk)
-	pk.FixedHeader.Retain = false
-	for id := range h.server.Topics.Subscribers(topic).Subscriptions {
-		if cl, ok := h.server.Clients.Get(id); ok {
-			out := pk
-			out.ProtocolVersion = cl.Properties.ProtocolVersion
-			_ = cl.WritePacket(out) // a client that has just gone misses one tick
-		}
+	})
+	if err != nil {
+		h.server.Log.Error("cannot publish system topic", "topic", topic, "error", err)
 	}
 }

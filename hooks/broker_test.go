@@ -14,20 +14,9 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
-	"github.com/mqtt-inbox/mqtt-inbox/inbox/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// engine is the store that the tests run on. Another one can be put in its
-// place: open makes an empty store, reopen is a restart on the same data.
-var engine = struct {
-	open   func(testing.TB) inbox.Store
-	reopen func(testing.TB, inbox.Store) inbox.Store
-}{
-	open:   func(testing.TB) inbox.Store { return memory.New() },
-	reopen: func(_ testing.TB, s inbox.Store) inbox.Store { return s.(*memory.Store).Reopen() },
-}
 
 // broker is a server with a hook on a TCP listener of its own.
 type broker struct {

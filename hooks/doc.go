@@ -21,6 +21,10 @@
 //	pump.go       takes the inbox page by page and sends it
 //	session.go    takes the receiver's acknowledgements
 //
+// Subscriptions (subscribe.go) are kept by both: the store has those of every
+// session, the server's index those of connected clients. Wills (will.go) are
+// taken from the server and published like any other message.
+//
 // # What it guarantees
 //
 // PUBACK, and PUBREC for QoS 2, is sent after the store has the message on
@@ -36,5 +40,5 @@
 // which the MQTT server works, and that server's write loop; the flusher, which
 // writes the outbound buffer; and the pump, which sends the inbox. The read
 // goroutine ends last and waits for the other two of this package. A client that
-// is away has none.
+// is away has none, but a timer if its will waits for its delay.
 package hooks

@@ -105,17 +105,38 @@ func (in *faultyInbox) Close(ctx context.Context, expiry inbox.Expiry) error {
 	return in.Inbox.Close(ctx, expiry)
 }
 
-// delaying is a store whose done callbacks wait.
+// delaying is a store that keeps its done callbacks back until it is released.
 type delaying struct {
 	inbox.Store
-	until chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	released bool
+	kept     []func()
 }
 
-// Append implements inbox.Store: it has done called only once the channel is
-// closed.
-func (d delaying) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+func (d *delaying) wrap(s inbox.Store) inbox.Store {
+	d.Store = s
+	return d
+}
+
+func (d *delaying) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
 	d.Store.Append(ctx, e, func(r inbox.Receipt, err error) {
-		<-d.until
-		done(r, err)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.released {
+			done(r, err)
+			return
+		}
+		d.kept = append(d.kept, func() { done(r, err) })
 	})
+}
+
+func (d *delaying) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.released = true
+	for _, done := range d.kept {
+		done()
+	}
+	d.kept = nil
 }

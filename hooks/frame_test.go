@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -187,7 +188,7 @@ func TestDecodeAckRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := decodeAck(tt.frame, 2, len(tt.frame), tt.v5); err != tt.want {
+			if _, err := decodeAck(tt.frame, 2, len(tt.frame), tt.v5); !errors.Is(err, tt.want) {
 				t.Errorf("error %v, want %v", err, tt.want)
 			}
 		})

@@ -31,9 +31,11 @@ type Hook struct {
 	turns   *turns         // one connection at a time for each client id, from session to CONNACK
 	counts  counts
 
-	mu       sync.Mutex           // guards the following
-	owners   map[string]*link     // by client id: the connection that has the session, until it has ended
-	received map[string]*received // by client id
+	mu       sync.Mutex              // guards the following
+	owners   map[string]*link        // by client id: the connection that has the session, until it has ended
+	received map[string]*received    // by client id
+	wills    map[string]*delayedWill // by client id
+	timers   sync.WaitGroup          // wills that wait or are being published after it
 }
 
 // counts is what happened since the start.
@@ -64,6 +66,7 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 		turns:    newTurns(),
 		owners:   map[string]*link{},
 		received: map[string]*received{},
+		wills:    map[string]*delayedWill{},
 	}, nil
 }
 
@@ -88,9 +91,13 @@ func (h *Hook) Attach(server *mqtt.Server) error {
 	return nil
 }
 
-// Wait returns when no connection is left. After the server's Close that is so at
-// once, and nothing of the hook runs any more.
-func (h *Hook) Wait() { h.links.Wait() }
+// Wait returns when no connection is left, which is so at once after the server's
+// Close, and nothing of the hook runs any more. Wills that still wait for their
+// delay are not published.
+func (h *Hook) Wait() {
+	h.links.Wait()
+	h.dropWills()
+}
 
 // Counts returns how many messages went other ways than to their receiver.
 func (h *Hook) Counts() Counts {
@@ -283,6 +290,7 @@ func (h *Hook) open(l *link, pk *packets.Packet) error {
 		return err
 	}
 	s.received = h.receivedOf(l.client.ID, s.resumed)
+	h.settleWill(l.client.ID, s.resumed)
 	l.session = s
 	return nil
 }
@@ -291,6 +299,7 @@ func (h *Hook) open(l *link, pk *packets.Packet) error {
 // session is given back, the library's traces of the client are removed, and the
 // flusher has ended. Runs on the read goroutine, as its last act.
 func (h *Hook) finish(l *link) {
+	close(l.read)
 	l.Close()
 	if l.session != nil {
 		expiry := h.expiry(l)
@@ -363,13 +372,4 @@ func (h *Hook) forget(l *link, expiry inbox.Expiry) {
 	if h.received[id] == r && (expiry == inbox.ExpiryAtOnce || r.empty()) {
 		delete(h.received, id)
 	}
-}
-
-// lastWill publishes the will of a connection on which the MQTT library has
-// panicked, and so has not published it.
-func (h *Hook) lastWill(l *link) {
-	if l.session == nil || atomic.LoadUint32(&l.client.Properties.Will.Flag) == 0 {
-		return
-	}
-	h.publishWill(l, &l.client.Properties.Will)
 }

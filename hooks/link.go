@@ -14,6 +14,12 @@ import (
 // linger is how long a connection that ends may take to write what waits.
 const linger = time.Second
 
+// lastWords is how long the reader of a connection that ends waits for more.
+// What the client has sent may be in this machine already, and a message whose
+// acknowledgement is not read will be sent again. A connection that takes over
+// waits as long.
+const lastWords = 5 * time.Millisecond
+
 // readBuffer is how much is read from the network at once.
 const readBuffer = 4 << 10
 
@@ -40,11 +46,13 @@ type link struct {
 	session     *session // nil until it is open
 	subscribing subscribing
 
+	read    chan struct{} // the read goroutine reads no more
 	done    chan struct{} // the session is given back, and the library knows the client no more
 	flushed chan struct{} // the flusher has ended, and conn is closed
 
 	mu     sync.Mutex // guards the following, and arming the read deadline
 	closed bool
+	until  time.Time   // once closed: when reading ends at the latest
 	hard   *time.Timer // closes conn if what waits cannot be written
 }
 
@@ -61,6 +69,7 @@ func newLink(h *Hook, conn net.Conn) *link {
 		},
 		ctx:     ctx,
 		cancel:  cancel,
+		read:    make(chan struct{}),
 		done:    make(chan struct{}),
 		flushed: make(chan struct{}),
 	}
@@ -78,13 +87,34 @@ func (l *link) flush() {
 	defer close(l.flushed)
 	if err := l.out.flush(l.conn); err != nil {
 		l.hook.log.Debug("write failed", "remote", l.conn.RemoteAddr(), "error", err)
+		l.out.close()
 	}
+	l.readOn()
 	l.Close()
 	l.conn.Close() // the peer may have closed it before; there is nobody to tell
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hard.Stop()
+}
+
+// readOn waits, before the connection is closed, until the read goroutine has
+// come to the end of what the client has sent; a second at most. A client that
+// takes one message, acknowledges it and goes leaves unread what else was sent
+// to it: that makes writing fail before the acknowledgement is read.
+func (l *link) readOn() {
+	t := time.NewTimer(linger)
+	defer t.Stop()
+	select {
+	case <-l.read:
+	case <-t.C:
+	}
+}
+
+// patience returns a context for a call that the connection's end must not cut
+// short: the client's last acknowledgements may be behind it.
+func (l *link) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(l.ctx), handover)
 }
 
 // end tells the client why, if it speaks MQTT 5, and ends the connection. Runs
@@ -94,8 +124,8 @@ func (l *link) end(code packets.Code) {
 	l.Close()
 }
 
-// Close ends the connection: reading ends at once, what waits to be written has
-// a second. It never waits and may be called again.
+// Close ends the connection: reading ends within a moment, what waits to be
+// written has a second. It never waits and may be called again.
 func (l *link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +136,8 @@ func (l *link) Close() error {
 	l.cancel()
 	l.out.close()
 	l.hard = time.AfterFunc(linger, func() { l.conn.Close() })
-	return l.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+	l.until = time.Now().Add(linger)
+	return l.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which then has a last look
 }
 
 // Write takes a packet from the MQTT library and returns when it is in the
@@ -123,8 +154,8 @@ func (l *link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 // look at its TLS state.
 func (l *link) NetConn() net.Conn { return l.conn }
 
-// SetDeadline does nothing: the link keeps its own deadlines, see arm and
-// outbound.flush. The MQTT library would set both at each packet.
+// SetDeadline does nothing: the link keeps its own time, see arm and
+// outbound.flush. The MQTT library would set both deadlines at each packet.
 func (l *link) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing, as SetDeadline.

@@ -87,8 +87,10 @@ func (ln *listener) leave(l *link) {
 
 // Close implements listeners.Listener. It tells the clients that the server
 // ends, and returns when the last of their connections has ended, the sessions
-// given back.
-func (ln *listener) Close(closeClients listeners.CloseFn) {
+// given back. The MQTT library's way of closing clients is not used: it takes a
+// read lock within the same read lock, which is a deadlock if a client leaves
+// in between, and it may wait for a client that does not read.
+func (ln *listener) Close(listeners.CloseFn) {
 	ln.mu.Lock()
 	ln.closing = true
 	for l := range ln.links {
@@ -96,6 +98,6 @@ func (ln *listener) Close(closeClients listeners.CloseFn) {
 	}
 	ln.mu.Unlock()
 
-	ln.Listener.Close(closeClients)
+	ln.Listener.Close(func(string) {})
 	ln.open.Wait()
 }

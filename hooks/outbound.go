@@ -72,11 +72,12 @@ func (o *outbound) write(p []byte) (int, error) {
 	case !o.open, kind == packets.Disconnect && !o.v5:
 		return len(p), nil
 	}
-	if !o.waitLocked(len(p)) {
-		return 0, net.ErrClosed
+	if o.waitLocked(len(p)) {
+		o.buf = append(o.buf, p...)
+		o.ready.Signal()
 	}
-	o.buf = append(o.buf, p...)
-	o.ready.Signal()
+	// What is written to a connection that ends goes nowhere. An error would
+	// make the library stop reading before the client's last acknowledgements.
 	return len(p), nil
 }
 
@@ -144,7 +145,7 @@ func (o *outbound) ackLocked(kind byte, id uint16, code byte) {
 
 // admit counts a message that this client has published and that now goes to
 // the store. An MQTT 5 client knows how many may be on their way, and admit
-// returns false if it does not keep to it [MQTT-3.3.4-9]. Older clients are made
+// returns false if it does not keep to it [MQTT-3.3.4-7]. Older clients are made
 // to wait, as is everyone who does not read the acknowledgements. Runs on the
 // connection's read goroutine.
 func (o *outbound) admit(maximum int) bool {
@@ -217,18 +218,21 @@ func (o *outbound) fitsLocked(size int) bool {
 }
 
 // flush writes what gathers until the outbound is closed and empty, or a write
-// fails. It is a goroutine of the connection.
+// fails. It is a goroutine of the connection. A write that takes too long is
+// ended by closing conn: a write deadline would do the same on TCP alone, for a
+// WebSocket sets its own.
 func (o *outbound) flush(conn net.Conn) error {
+	late := time.AfterFunc(o.timeout, func() { conn.Close() })
+	defer late.Stop()
 	var batch []byte
 	for {
+		late.Stop()
 		if batch = o.take(batch); len(batch) == 0 {
 			return nil
 		}
 		for rest := batch; len(rest) > 0; {
 			n := min(len(rest), writeChunk)
-			if err := conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
-				return err
-			}
+			late.Reset(o.timeout)
 			if _, err := conn.Write(rest[:n]); err != nil {
 				return err
 			}

@@ -173,7 +173,7 @@ func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) 
 }
 
 // validTopic reports whether clients may publish to a topic. Those that begin
-// with $ are the server's [MQTT-4.7.2-1].
+// with $ are the server's own.
 func validTopic(topic string) bool {
 	return topic != "" && topic[0] != '$' && strings.Count(topic, "/") < maxLevels
 }

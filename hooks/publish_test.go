@@ -143,10 +143,9 @@ func TestServerTopicsAreRefused(t *testing.T) {
 // A client that exceeds the announced Receive Maximum is disconnected; one that
 // cannot know it is made to wait.
 func TestReceiveMaximumOfServer(t *testing.T) {
-	stored := make(chan struct{})
-	store := &faulty{}
+	store := &delaying{}
 	b := start(t, setting{
-		Wrap:  func(s inbox.Store) inbox.Store { return delaying{store.wrap(s), stored} },
+		Wrap:  store.wrap,
 		Mochi: func(o *mqtt.Options) { o.Capabilities.ReceiveMaximum = 5 },
 	})
 	modern := b.dial(v5("modern"))
@@ -161,7 +160,7 @@ func TestReceiveMaximumOfServer(t *testing.T) {
 	if code := modern.WaitDisconnect(); code != 0x93 {
 		t.Errorf("DISCONNECT %#x, want 0x93", code)
 	}
-	close(stored)
+	store.release()
 	for id := range uint16(6) {
 		old.WaitAck(id + 1)
 	}
@@ -264,27 +263,6 @@ func TestInlineClient(t *testing.T) {
 		}
 	}
 	wantPayloads(t, b.dial(v3("receiver")).Payloads(3), []string{"inline", "inline", "client"})
-}
-
-func TestWillIsStored(t *testing.T) {
-	b := start(t, setting{})
-	b.subscribed(v5("receiver"), "will", 1)
-	o := v5("device")
-	o.Will = &mqtttest.Will{Topic: "will", Payload: "gone", QoS: 1, Expiry: 600}
-	b.dial(o).Cut()
-	receiver := b.dial(v5("receiver"))
-	pk := receiver.NextPublish()
-	if string(pk.Payload) != "gone" || pk.FixedHeader.Qos != 1 || pk.Properties.MessageExpiryInterval == 0 {
-		t.Errorf("got %s with %+v", mqtttest.Describe(pk), pk.Properties)
-	}
-
-	o.Will.Payload = "not sent"
-	b.dial(o).Disconnect()
-	o.Will.Payload, o.Will.QoS = "plain", 0
-	b.dial(o).Cut()
-	if pk := receiver.NextPublish(); string(pk.Payload) != "plain" {
-		t.Errorf("got %s, want the will of QoS 0", mqtttest.Describe(pk))
-	}
 }
 
 func TestOptions(t *testing.T) {

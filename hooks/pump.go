@@ -230,6 +230,9 @@ func (s *session) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	room := s.limit - (s.window.Len() - len(s.owed))
+	if len(s.owed) == 0 {
+		room = s.window.Room() // which may be less: ids must stay free
+	}
 	s.waiting = room <= 0
 	return room
 }

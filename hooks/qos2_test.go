@@ -107,6 +107,41 @@ func TestReleaseIsSentAgain(t *testing.T) {
 	}
 }
 
+// Packet ids of QoS 2 are recorded before they are used.
+func TestQoS2WaitsForRecord(t *testing.T) {
+	store := &faulty{save: func() error { return errors.New("disk on fire") }}
+	b := start(t, setting{Wrap: store.wrap})
+	b.subscribed(v5("receiver"), "a", 2)
+	b.dial(v3("publisher")).PublishAndWait("a", "x", 2)
+	receiver := b.dial(exact(v5("receiver")))
+	if next, ok := receiver.Next(mqtttest.Deadline); !ok || next.FixedHeader.Type != packets.Disconnect {
+		t.Errorf("got %s, want DISCONNECT", mqtttest.Describe(next))
+	}
+	store.set(func(f *faulty) { f.save = nil })
+	b.dial(exact(v5("receiver"))).NextPublish()
+}
+
+// A message that is repeated on another link while it is being stored is
+// answered there.
+func TestPublisherRepeatsQoS2Meanwhile(t *testing.T) {
+	store := &delaying{}
+	b := start(t, setting{Wrap: store.wrap})
+	publisher := b.dial(exact(v5("publisher")))
+	publisher.Publish("a", "x", 2, mqtttest.WithID(9))
+	publisher.Ping()
+	publisher.Cut()
+	publisher = b.dial(exact(v5("publisher")))
+	publisher.Publish("a", "x", 2, mqtttest.WithID(9), mqtttest.Dup)
+	publisher.Ping()
+	if pk, ok := publisher.Next(20 * time.Millisecond); ok {
+		t.Errorf("got %s before the message is stored", mqtttest.Describe(pk))
+	}
+	store.release()
+	publisher.NextOf(packets.Pubrec)
+	publisher.Release(9)
+	publisher.NextOf(packets.Pubcomp)
+}
+
 // PUBREL says that PUBREC is recorded.
 func TestReleaseWaitsForStore(t *testing.T) {
 	store := &faulty{}

@@ -3,7 +3,9 @@ package hooks
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +56,9 @@ func (l *link) nextFrame() error {
 	}
 
 	header, frame, err := l.in.peekHeader()
+	if errors.Is(err, os.ErrDeadlineExceeded) && l.hasLastLook() {
+		header, frame, err = l.in.peekHeader()
+	}
 	if err != nil {
 		return l.fail(err)
 	}
@@ -160,7 +165,7 @@ func (l *link) arm() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return net.ErrClosed
+		return l.armLastLocked()
 	}
 	var due time.Time
 	if l.in.idle > 0 {
@@ -177,10 +182,27 @@ func (l *link) arm() error {
 	return l.conn.SetReadDeadline(due)
 }
 
+// hasLastLook gives the reader that a closing connection has woken a moment for
+// what has come already.
+func (l *link) hasLastLook() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed && l.armLastLocked() == nil
+}
+
+func (l *link) armLastLocked() error {
+	due := time.Now().Add(lastWords)
+	if due.After(l.until) {
+		return net.ErrClosed
+	}
+	return l.conn.SetReadDeadline(due)
+}
+
 // fail ends the connection for what the client sent. An MQTT 5 client is told
 // the reason, if it is one that the protocol has.
 func (l *link) fail(err error) error {
-	if code, ok := err.(packets.Code); ok {
+	var code packets.Code
+	if errors.As(err, &code) {
 		l.end(code)
 	}
 	return err

@@ -75,7 +75,9 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	if len(subs) == 0 {
 		return
 	}
-	if _, err := l.session.inbox.Subscribe(l.ctx, subs...); err != nil {
+	ctx, cancel := l.patience()
+	defer cancel()
+	if _, err := l.session.inbox.Subscribe(ctx, subs...); err != nil {
 		h.log.Error("subscription not stored", "client", cl.ID, "error", err)
 		for i, sub := range pk.Filters {
 			if codes[i] <= 2 {
@@ -107,7 +109,9 @@ func (h *Hook) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 	for i, sub := range pk.Filters {
 		filters[i] = sub.Filter
 	}
-	existed, err := l.session.inbox.Unsubscribe(l.ctx, filters...)
+	ctx, cancel := l.patience()
+	defer cancel()
+	existed, err := l.session.inbox.Unsubscribe(ctx, filters...)
 	if err != nil {
 		// UNSUBACK has no way to say it before MQTT 5, and a client that does not
 		// hear of it would be sent messages that it does not want.

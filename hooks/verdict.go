@@ -18,10 +18,10 @@ type verdict struct {
 // judge decides what the publisher of a QoS 1 or 2 message is told, from what
 // the store said about it.
 //
-// Before MQTT 5 an acknowledgement can only mean success, so that a message
-// that was not stored is not acknowledged, and the connection ends: the
-// publisher still has the message and sends it again [MQTT-4.3.2-1]. The same holds in
-// every version if the server is what ends.
+// Before MQTT 5 an acknowledgement can only mean success. So a message that was
+// not stored is not acknowledged, and the connection ends: the publisher still
+// has the message and sends it again [MQTT-4.4.0-1]. The same holds in every
+// version if the server is what ends.
 //
 // 0x95, packet too large, is not a code that PUBACK has; a message that the
 // store will never take is refused with 0x83.

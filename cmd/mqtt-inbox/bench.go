@@ -97,9 +97,10 @@ func (c *benchAckCommand) Run(env *environment) error {
 type benchReplayCommand struct {
 	benchTarget
 
-	Receivers []int `default:"1,100,1000" placeholder:"N" help:"Receivers that come back at once (default: ${default})."`
-	Messages  int   `default:"1000000" placeholder:"N" help:"Messages that wait, for all receivers together (default: ${default})."`
-	Sessions  int   `default:"100000" placeholder:"N" help:"Sessions for measuring the start of the broker; 0 leaves that out (default: ${default})."`
+	Receivers []int         `default:"1,100,1000" placeholder:"N" help:"Receivers that come back at once (default: ${default})."`
+	Messages  int           `default:"1000000" placeholder:"N" help:"Messages that wait, for all receivers together (default: ${default})."`
+	Sessions  int           `default:"100000" placeholder:"N" help:"Sessions for measuring the start of the broker; 0 leaves that out (default: ${default})."`
+	Settle    time.Duration `default:"30s" placeholder:"TIME" help:"How long the messages have waited when memory is read and receivers come back (default: ${default})."`
 }
 
 // Run measures and prints.
@@ -116,6 +117,7 @@ func (c *benchReplayCommand) Run(env *environment) error {
 		Sessions:  c.Sessions,
 		Size:      c.Size,
 		Patience:  c.Patience,
+		Settle:    c.Settle,
 		Dir:       dir,
 		Log:       log,
 	})

@@ -126,8 +126,10 @@ func TestTerminalSubscribesAgainWithAPacketIDInUse(t *testing.T) {
 	}
 }
 
-// With a Receive Maximum of 1 the tool takes one message a run. Without, it may
-// acknowledge more than it prints; then what it prints still ascends.
+// With a Receive Maximum of 1 the tool takes one message a run. Without, it leaves
+// with unread messages on the wire: its system then resets the link, which may
+// take an acknowledgement with it, or acknowledge what it does not print. So a letter
+// may come again or not at all, but none before an earlier one.
 func TestTerminalTakesOneMessageAtATime(t *testing.T) {
 	letters := strings.Split("ABCDEFGHIJ", "")
 	tests := []struct {
@@ -157,7 +159,7 @@ func TestTerminalTakesOneMessageAtATime(t *testing.T) {
 			if test.exact && !slices.Equal(got, letters) {
 				t.Errorf("got %q, want one letter a run", got)
 			}
-			if len(got) == 0 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
+			if len(got) == 0 || !slices.IsSorted(got) {
 				t.Errorf("got %q, want letters that ascend", got)
 			}
 		})

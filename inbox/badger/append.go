@@ -130,7 +130,6 @@ func (g *group) keep(p inbox.Position, e *inbox.Envelope, record []byte, since i
 		g.size += len(b.buf) - before
 		if len(b.buf) >= maxBlock {
 			g.closeBlock(b)
-			b.buf, b.references, b.until = nil, false, 0 // Badger holds the old buffer until the commit
 		}
 	}
 }
@@ -152,16 +151,14 @@ func (s *Store) keepUntil(e *inbox.Envelope, since int64) int64 {
 func (g *group) block(m inbox.Member) *block {
 	sess := g.s.sessions.at(m)
 	if sess.building == 0 {
-		if len(g.blocks) < cap(g.blocks) { // with the buffer of an earlier group
-			g.blocks = g.blocks[:len(g.blocks)+1]
-		} else {
-			g.blocks = append(g.blocks, block{})
-		}
-		b := &g.blocks[len(g.blocks)-1]
-		*b = block{member: m, incarnation: sess.incarnation, buf: b.buf[:0]}
+		g.blocks = append(g.blocks, block{member: m, incarnation: sess.incarnation})
 		sess.building = int32(len(g.blocks))
 	}
-	return &g.blocks[sess.building-1]
+	b := &g.blocks[sess.building-1]
+	if last := len(g.spare) - 1; b.buf == nil && last >= 0 {
+		b.buf, g.spare = g.spare[last], g.spare[:last]
+	}
+	return b
 }
 
 // sequenceLease is how many numbers are taken from the store at once: one more

@@ -35,6 +35,7 @@ type handle struct {
 	live        func(inbox.Entry)
 
 	// As found when it was opened.
+	isResumed       bool
 	resumed         inbox.State
 	resumedReceived []uint16
 

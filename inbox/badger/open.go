@@ -14,47 +14,62 @@ import (
 
 var _ inbox.Inbox = (*handle)(nil)
 
-// do runs apply on the committer and returns when its group is durable.
-func (s *Store) do(ctx context.Context, what string, apply func(*group) error) error {
-	var refused error
-	done := make(chan error, 1)
+// run has the committer run apply, and returns its result when its group is
+// durable. A context that ends ends only the wait: what was queued still happens.
+func run[T any](ctx context.Context, s *Store, what string, apply func(*group) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var r result // the committer's, until it is sent
+	done := make(chan result, 1)
 	err := s.queue.put(ctx, operation{
-		apply:   func(g *group) { refused = apply(g) },
-		applied: func(err error) { done <- err },
+		apply: func(g *group) { r.value, r.err = apply(g) },
+		applied: func(err error) {
+			if err != nil {
+				r.err = err
+			}
+			done <- r
+		},
 	})
-	if err == nil {
-		select {
-		case err = <-done:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, ctx.Err())
-		}
-	}
-	if err == nil {
-		err = refused
-	}
+	var none T
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return none, fmt.Errorf("%s: %w", what, err)
 	}
-	return nil
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return none, fmt.Errorf("%s: %w", what, r.err)
+		}
+		return r.value, nil
+	case <-ctx.Done():
+		return none, fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+}
+
+// do is run for what has no result.
+func (s *Store) do(ctx context.Context, what string, apply func(*group) error) error {
+	_, err := run(ctx, s, what, func(g *group) (struct{}, error) { return struct{}{}, apply(g) })
+	return err
 }
 
 // Open implements [inbox.Store]. It costs a commit that it shares with whatever
 // else is waiting, and one read.
 func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
-	var (
-		h       *handle
-		resumed bool
-	)
+	if err := ctx.Err(); err != nil {
+		return nil, false, fmt.Errorf("open inbox: %w", err)
+	}
 	if o.Will != nil && len(inbox.AppendEnvelope(nil, o.Will.Envelope)) > maxRecord {
 		return nil, false, fmt.Errorf("open inbox: will: %w", inbox.ErrTooLarge)
 	}
-	err := s.do(ctx, "open inbox", func(g *group) (err error) {
-		h, resumed, err = g.open(r, o)
-		return err
+	// What is opened must come into somebody's hands: this wait is to its end.
+	h, err := run(context.WithoutCancel(ctx), s, "open inbox", func(g *group) (*handle, error) {
+		return g.open(r, o)
 	})
 	if err != nil {
 		return nil, false, err
 	}
+	resumed := h.isResumed
 	if resumed {
 		if err := h.restore(); err != nil {
 			return nil, false, fmt.Errorf("open inbox: %w", err)
@@ -64,7 +79,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 }
 
 // open makes a handle the owner of r's session.
-func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (h *handle, resumed bool, err error) {
+func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, error) {
 	s := g.s
 	if isGroup(r) { // it lives and ends with its members
 		o.Resume, o.Fresh, o.Expiry, o.Will = true, false, inbox.ExpiryNever, nil
@@ -84,9 +99,9 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (h *handle, resumed 
 			m = 0
 		}
 	}
-	resumed = m != 0
+	resumed := m != 0
 	if o.Resume && !resumed {
-		return nil, false, inbox.ErrNoSession
+		return nil, inbox.ErrNoSession
 	}
 	if !resumed {
 		m = s.sessions.add(session{receiver: r, incarnation: g.nextIncarnation(), stored: o.Expiry != inbox.ExpiryAtOnce})
@@ -97,9 +112,9 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (h *handle, resumed 
 		g.putSession(sess)
 	}
 	g.setWill(m, o.Will) // the one of an earlier link is not published any more [MQTT-3.1.3-9]
-	h = &handle{
+	h := &handle{
 		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored,
-		state: o.State, live: o.Live,
+		state: o.State, live: o.Live, isResumed: resumed,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
 		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{},
 	}
@@ -108,7 +123,7 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (h *handle, resumed 
 	}
 	sess = s.sessions.at(m)
 	sess.owner = h
-	return h, resumed, nil
+	return h, nil
 }
 
 // end removes a session with everything that belongs to it: what is in memory
@@ -199,55 +214,53 @@ func (h *handle) restore() error {
 }
 
 // Subscriptions implements [inbox.Inbox].
-func (h *handle) Subscriptions(ctx context.Context) (subs []inbox.Subscription, err error) {
-	err = h.s.do(ctx, "list subscriptions", func(*group) error {
+func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error) {
+	return run(ctx, h.s, "list subscriptions", func(*group) ([]inbox.Subscription, error) {
 		if !h.owns() {
-			return inbox.ErrFenced
+			return nil, inbox.ErrFenced
 		}
-		subs = h.s.index.Subscriptions(h.member)
-		return nil
+		return h.s.index.Subscriptions(h.member), nil
 	})
-	if err != nil {
-		return nil, err // the committer may not be done with subs
-	}
-	return subs, nil
 }
 
 // Subscribe implements [inbox.Inbox]: the index changes between two messages
 // of the same order, so a subscription begins exactly where it was committed.
-func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (existed []bool, err error) {
-	var since inbox.Position
-	err = h.s.do(ctx, "subscribe", func(g *group) error {
+func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
+	type subscribed struct {
+		existed []bool
+		since   inbox.Position
+	}
+	r, err := run(ctx, h.s, "subscribe", func(g *group) (r subscribed, err error) {
 		if !h.owns() {
-			return inbox.ErrFenced
+			return r, inbox.ErrFenced
 		}
-		since = h.s.sequence
+		r.since = h.s.sequence
 		for _, sub := range subs {
-			existed = append(existed, h.s.index.Subscribe(h.member, sub))
+			r.existed = append(r.existed, h.s.index.Subscribe(h.member, sub))
 			if err := g.joinGroup(sub); err != nil {
-				return err
+				return r, err
 			}
 			if !h.stored {
 				continue
 			}
 			if err := g.putSubscription(h.incarnation, sub); err != nil {
-				return err
+				return r, err
 			}
 		}
-		return nil
+		return r, nil
 	})
 	if err != nil {
-		return nil, err // the committer may not be done with existed
+		return nil, err
 	}
 	for i, sub := range subs {
-		if !wantsRetained(sub, existed[i]) {
+		if !wantsRetained(sub, r.existed[i]) {
 			continue
 		}
-		if err := h.sendRetained(ctx, sub, since); err != nil {
-			return existed, err
+		if err := h.sendRetained(ctx, sub, r.since); err != nil {
+			return r.existed, err
 		}
 	}
-	return existed, nil
+	return r.existed, nil
 }
 
 // wantsRetained reports whether a SUBSCRIBE brings retained messages.
@@ -268,10 +281,10 @@ func (g *group) putSubscription(inc incarnation, sub inbox.Subscription) error {
 }
 
 // Unsubscribe implements [inbox.Inbox].
-func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error) {
-	err = h.s.do(ctx, "unsubscribe", func(g *group) error {
+func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
+	return run(ctx, h.s, "unsubscribe", func(g *group) (existed []bool, err error) {
 		if !h.owns() {
-			return inbox.ErrFenced
+			return nil, inbox.ErrFenced
 		}
 		for _, filter := range filters {
 			was := h.s.index.Unsubscribe(h.member, filter)
@@ -281,12 +294,8 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []
 			}
 			g.leaveGroup(filter)
 		}
-		return nil
+		return existed, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return existed, nil
 }
 
 // Close implements [inbox.Inbox].
@@ -323,35 +332,36 @@ func (h *handle) Close(ctx context.Context, end inbox.Ending) error {
 // a thousand at a time.
 func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
 	return func(yield func(inbox.Session, error) bool) {
-		for next := 1; ; {
-			var part []inbox.Session
-			err := s.do(ctx, "list sessions", func(*group) error {
-				end := min(next+1000, len(s.sessions.byMember))
-				for ; next < end; next++ {
-					if sess := &s.sessions.byMember[next]; sess.incarnation != 0 && !isGroup(sess.receiver) {
-						part = append(part, inbox.Session{
+		type page struct {
+			sessions []inbox.Session
+			next     int // 0 at the end
+		}
+		for next := 1; next != 0; {
+			part, err := run(ctx, s, "list sessions", func(*group) (page, error) {
+				p := page{next: min(next+1000, len(s.sessions.byMember))}
+				for i := next; i < p.next; i++ {
+					if sess := &s.sessions.byMember[i]; sess.incarnation != 0 && !isGroup(sess.receiver) {
+						p.sessions = append(p.sessions, inbox.Session{
 							Receiver: sess.receiver, Expiry: sess.expiry,
 							Connected: sess.owner != nil, Ended: sess.ended,
 						})
 					}
 				}
-				if next >= len(s.sessions.byMember) {
-					next = 0
+				if p.next == len(s.sessions.byMember) {
+					p.next = 0
 				}
-				return nil
+				return p, nil
 			})
 			if err != nil {
 				yield(inbox.Session{}, err)
 				return
 			}
-			for _, sess := range part {
+			for _, sess := range part.sessions {
 				if !yield(sess, nil) {
 					return
 				}
 			}
-			if next == 0 {
-				return
-			}
+			next = part.next
 		}
 	}
 }

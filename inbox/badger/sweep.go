@@ -108,6 +108,9 @@ func (w *sweeper) loop(every time.Duration) {
 		case <-t.C:
 			w.sweep()
 			w.compactWhenIdle()
+			if err := w.s.releaseMapped(); err != nil && !errors.Is(err, inbox.ErrClosed) {
+				w.s.log.Warn("mapped tables stay in memory", "error", err)
+			}
 		case <-w.s.closing:
 			return
 		}

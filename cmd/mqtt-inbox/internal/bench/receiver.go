@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,13 +65,15 @@ type drained struct {
 }
 
 // drain lets all receivers come back at once and take what waits for them.
-// Acked is how much that must be: per receiver, per publisher. A receiver gives
-// up when nothing has come for the time of patience.
+// Acked is how much that must be: per receiver, per publisher. They give up when
+// nothing has come to any of them for the time of patience; one alone may have to
+// wait longer while the others are served.
 func (f fleet) drain(ctx context.Context, acked [][]uint64, patience time.Duration) (drained, error) {
 	receivers := make([]*receiver, len(f.filters))
+	progress := new(atomic.Int64)
 	start := time.Now()
 	err := inParallel(len(receivers), len(receivers), func(i int) error {
-		receivers[i] = &receiver{checker: newChecker(), acked: acked[i], patience: patience}
+		receivers[i] = &receiver{checker: newChecker(), acked: acked[i], patience: patience, progress: progress}
 		return receivers[i].run(ctx, f, i)
 	})
 	if err != nil {
@@ -94,6 +97,7 @@ type receiver struct {
 	*checker
 	acked    []uint64 // per publisher: what must come
 	patience time.Duration
+	progress *atomic.Int64 // grows whenever something comes to any receiver of the fleet
 
 	total int
 	first time.Duration // from CONNECT to the first message
@@ -113,7 +117,7 @@ func (r *receiver) run(ctx context.Context, f fleet, i int) error {
 		return fmt.Errorf("receiver %d: the broker has lost the session", i)
 	}
 	c.idle = r.patience
-	err = r.takeAll(c, start)
+	err = r.takeAll(ctx, c, start)
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
 		return nil // what has not come is counted as lost
 	}
@@ -122,7 +126,7 @@ func (r *receiver) run(ctx context.Context, f fleet, i int) error {
 
 // takeAll reads until everything has come, and then once more round the broker,
 // so that what comes too often is seen too.
-func (r *receiver) takeAll(c *conn, start time.Time) error {
+func (r *receiver) takeAll(ctx context.Context, c *conn, start time.Time) error {
 	expected := 0
 	for _, n := range r.acked {
 		expected += int(n)
@@ -136,12 +140,13 @@ func (r *receiver) takeAll(c *conn, start time.Time) error {
 			acks = append(acks, kindPingreq, 0)
 		}
 		if len(acks) > 0 && !isBuffered(c.r) {
+			r.progress.Add(1)
 			if _, err := c.Write(acks); err != nil {
 				return fmt.Errorf("acknowledge: %w", err)
 			}
 			acks = acks[:0]
 		}
-		first, body, err := c.next()
+		first, body, err := r.next(ctx, c)
 		switch {
 		case err != nil:
 			return fmt.Errorf("receive: %w", err)
@@ -165,6 +170,18 @@ func (r *receiver) takeAll(c *conn, start time.Time) error {
 			r.last = time.Now()
 			r.gaps = append(r.gaps, r.last.Sub(pageStart))
 			pageStart = r.last
+		}
+	}
+}
+
+// next reads a packet. It fails when nothing has come to anyone for the time of
+// patience.
+func (r *receiver) next(ctx context.Context, c *conn) (byte, []byte, error) {
+	for {
+		before := r.progress.Load()
+		first, body, err := c.next()
+		if !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil || r.progress.Load() == before {
+			return first, body, err
 		}
 	}
 }

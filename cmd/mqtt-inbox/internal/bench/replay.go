@@ -21,6 +21,7 @@ type ReplayOptions struct {
 	Sessions  int           // for the start of a broker; 0 leaves that out
 	Size      int           // of a payload, in bytes, at least 12
 	Patience  time.Duration // how long a receiver waits for what is missing
+	Settle    time.Duration // how long messages have waited when memory is read
 	Dir       string        // where temporary data directories are made
 	Log       *slog.Logger  // progress
 }
@@ -126,6 +127,9 @@ func (o ReplayOptions) replayFrom(ctx context.Context, b *broker, r *ReplayResul
 	}
 	r.Messages = p.total
 	r.FillRate = float64(p.total) / p.took.Seconds()
+	if err := wait(ctx, o.Settle); err != nil {
+		return err
+	}
 	if r.Waiting, err = b.memory(ctx); err != nil {
 		return err
 	}
@@ -137,6 +141,16 @@ func (o ReplayOptions) replayFrom(ctx context.Context, b *broker, r *ReplayResul
 	r.Rate = float64(d.total) / d.took.Seconds()
 	r.After, err = b.memory(ctx)
 	return err
+}
+
+// wait returns after d, or with the context.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // fill makes sessions and spreads the messages over them.

@@ -1,0 +1,49 @@
+package hooks_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/memory"
+)
+
+// engine is the store that the tests run on: in memory, or on disk if
+// INBOX_ENGINE is badger. open makes an empty store, reopen is a restart on the
+// same data.
+var engine = struct {
+	open   func(testing.TB) inbox.Store
+	reopen func(testing.TB, inbox.Store) inbox.Store
+}{
+	open:   func(testing.TB) inbox.Store { return memory.New() },
+	reopen: func(_ testing.TB, s inbox.Store) inbox.Store { return s.(*memory.Store).Reopen() },
+}
+
+func init() {
+	if os.Getenv("INBOX_ENGINE") != "badger" {
+		return
+	}
+	engine.open = func(t testing.TB) inbox.Store { return openDisk(t, t.TempDir()) }
+	engine.reopen = func(t testing.TB, s inbox.Store) inbox.Store {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return openDisk(t, s.(onDisk).dir)
+	}
+}
+
+// onDisk is a store that knows where it is.
+type onDisk struct {
+	inbox.Store
+	dir string
+}
+
+func openDisk(t testing.TB, dir string) inbox.Store {
+	t.Helper()
+	s, err := badger.Open(badger.Options{Dir: dir, Reserve: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return onDisk{s, dir}
+}

@@ -1,0 +1,196 @@
+package hooks
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/mochi-mqtt/server/v2/system"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// opened is an outbound after CONNACK, of an MQTT 5 client or an older one.
+func opened(t testing.TB, limit int, v5 bool) *outbound {
+	t.Helper()
+	o := newOutbound(limit, time.Second, new(system.Info))
+	o.speak(v5)
+	if _, err := o.write([]byte{0x20, 2, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func sized(n int) *publication {
+	return &publication{Envelope: &inbox.Envelope{Topic: "t", Payload: make([]byte, n)}}
+}
+
+func TestOutboundTakesNothingBeforeConnack(t *testing.T) {
+	o := newOutbound(1000, time.Second, new(system.Info))
+	o.speak(true)
+	o.ack(packets.Puback, 1, 0)
+	o.farewell(0x8E)
+	if o.offer(sized(1)) {
+		t.Error("a message is taken before CONNACK")
+	}
+	for _, p := range [][]byte{{0x30, 3, 0, 1, 't'}, {0xE0, 0}, {0x20, 3, 0, 0x87, 0}, {0xD0, 0}} {
+		if _, err := o.write(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []byte{0x20, 3, 0, 0x87, 0}; string(o.buf) != string(want) {
+		t.Errorf("%x is sent before an accepting CONNACK, want %x alone", o.buf, want)
+	}
+	if _, err := o.write([]byte{0x20, 3, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if !o.offer(sized(1)) {
+		t.Error("no message is taken after CONNACK")
+	}
+}
+
+func TestOutboundIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := opened(t, 1000, false)
+		for o.offer(sized(100)) {
+			if len(o.buf) > 1000 {
+				t.Fatalf("%d bytes wait, the limit is 1000", len(o.buf))
+			}
+		}
+
+		sent := make(chan error, 2)
+		go func() { sent <- o.publish(sized(100)) }()
+		go func() { _, err := o.write(make([]byte, 100)); sent <- err }()
+		synctest.Wait()
+		if len(sent) > 0 {
+			t.Fatal("a writer did not wait for room")
+		}
+		o.take(nil)
+		synctest.Wait()
+		if len(sent) != 2 {
+			t.Fatal("a writer waits although there is room")
+		}
+
+		o.take(nil)
+		if err := o.publish(sized(5000)); err != nil || len(o.buf) < 5000 {
+			t.Errorf("a large message does not pass alone: %v", err)
+		}
+		go func() { sent <- o.publish(sized(1)) }()
+		synctest.Wait()
+		o.close()
+		synctest.Wait()
+		<-sent
+		<-sent
+		if err := <-sent; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a writer got %v from a closed outbound", err)
+		}
+	})
+}
+
+// A publisher that does not read its acknowledgements is made to wait, in every
+// version, and one that has too many messages on their way before MQTT 5.
+func TestAdmitBoundsAcks(t *testing.T) {
+	for _, v5 := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			o := opened(t, 100, v5)
+			for len(o.buf) <= 100 {
+				if !o.admit(5) {
+					t.Fatal("not admitted")
+				}
+				o.settle(packets.Puback, 1, 0)
+			}
+			admitted := make(chan bool, 1)
+			go func() { admitted <- o.admit(5) }()
+			synctest.Wait()
+			if len(admitted) > 0 {
+				t.Fatal("admitted although acknowledgements pile up")
+			}
+			o.take(nil)
+			if !<-admitted {
+				t.Error("not admitted although there is room")
+			}
+			for range 4 {
+				o.admit(5)
+			}
+			go func() { admitted <- o.admit(5) }()
+			synctest.Wait()
+			if v5 {
+				if <-admitted {
+					t.Error("a sixth message is admitted")
+				}
+				return
+			}
+			if len(admitted) > 0 {
+				t.Fatal("a sixth message did not wait")
+			}
+			o.settle(packets.Puback, 1, 0)
+			<-admitted
+		})
+	}
+}
+
+// flush ends a connection that takes nothing, and gathers what comes meanwhile.
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		o := opened(t, 1000, true)
+		ended := make(chan error, 1)
+		go func() { ended <- o.flush(near) }()
+		synctest.Wait() // the flusher writes CONNACK and waits
+		o.ack(packets.Puback, 1, 0)
+		o.ack(packets.Puback, 2, 0)
+
+		b := make([]byte, 100)
+		if n, err := far.Read(b); err != nil || n != 4 {
+			t.Errorf("read %x, %v, want CONNACK", b[:n], err)
+		}
+		if n, err := far.Read(b); err != nil || n != 8 {
+			t.Errorf("read %x, %v, want two acknowledgements at once", b[:n], err)
+		}
+		synctest.Wait()
+		o.ack(packets.Puback, 3, 0)
+		before := time.Now()
+		if err := <-ended; err == nil || time.Since(before) != time.Second {
+			t.Errorf("ended with %v after %s, want a timeout after 1 s", err, time.Since(before))
+		}
+		if sent := o.info.PacketsSent; sent != 3 {
+			t.Errorf("%d packets counted, want 3", sent)
+		}
+	})
+}
+
+// Large buffers are given back when all is quiet.
+func TestFlushKeepsNoLargeBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		go func() {
+			b := make([]byte, 64<<10)
+			for {
+				if _, err := far.Read(b); err != nil {
+					return
+				}
+			}
+		}()
+		o := opened(t, 1<<20, true)
+		ended := make(chan error, 1)
+		go func() { ended <- o.flush(near) }()
+		for range 2 {
+			if err := o.publish(sized(100 << 10)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if c := cap(o.buf); c > keptBuffer {
+				t.Errorf("%d bytes are kept", c)
+			}
+		}
+		o.close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		near.Close()
+	})
+}
