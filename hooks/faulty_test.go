@@ -98,11 +98,11 @@ func (in *faultyInbox) Save(done func(error)) {
 	in.Inbox.Save(done)
 }
 
-func (in *faultyInbox) Close(ctx context.Context, expiry inbox.Expiry) error {
+func (in *faultyInbox) Close(ctx context.Context, end inbox.Ending) error {
 	if err := in.store.ask(func(f *faulty) func() error { return f.close }); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
-	return in.Inbox.Close(ctx, expiry)
+	return in.Inbox.Close(ctx, end)
 }
 
 // delaying is a store that keeps its done callbacks back until it is released.

@@ -303,7 +303,7 @@ func (h *Hook) finish(l *link) {
 	l.Close()
 	if l.session != nil {
 		expiry := h.expiry(l)
-		l.session.close(expiry)
+		l.session.close(inbox.Ending{Expiry: expiry})
 		h.forget(l, expiry)
 	}
 	if l.client != nil {

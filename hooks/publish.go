@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -17,21 +16,22 @@ import (
 // library takes time in the square of them, with its index locked.
 const maxLevels = 200
 
-// OnPublish gives messages of QoS 1 and 2 to the store, after the MQTT library
-// has checked them and the publisher's right to publish. It turns them into
-// messages that the library has nothing left to do for: no acknowledgement, no
-// delivery, nothing kept.
+// OnPublish gives messages of QoS 1 and 2, and those that are to be retained, to
+// the store, after the MQTT library has checked them and the publisher's right to
+// publish. It turns them into messages that the library has nothing left to do
+// for: no acknowledgement, no delivery, nothing kept. The server's own topics are
+// left to the library.
 func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
-	if pk.FixedHeader.Qos == 0 {
-		if strings.Count(pk.TopicName, "/") >= maxLevels {
-			return pk, packets.ErrRejectPacket
-		}
+	l, qos := linkOf(cl), pk.FixedHeader.Qos
+	switch {
+	case qos == 0 && strings.Count(pk.TopicName, "/") >= maxLevels:
+		return pk, packets.ErrRejectPacket
+	case qos == 0 && (!pk.FixedHeader.Retain || isSystem(pk.TopicName)):
 		return pk, nil
-	}
-	if l := linkOf(cl); l != nil {
+	case qos == 0, l == nil:
+		h.publishSilently(cl, &pk)
+	default:
 		h.publish(l, &pk)
-	} else {
-		h.publishInline(cl, &pk)
 	}
 	pk.FixedHeader.Qos, pk.PacketID, pk.Ignore = 0, 0, true
 	return pk, nil
@@ -98,9 +98,9 @@ func (h *Hook) settle(l *link, kind byte, id uint16, e *inbox.Envelope, receipt 
 	}
 }
 
-// publishInline stores a message that the program itself publishes, with nobody
-// to acknowledge it to. The store's errors are logged.
-func (h *Hook) publishInline(cl *mqtt.Client, pk *packets.Packet) {
+// publishSilently stores a message with nobody to acknowledge it to: one of QoS 0,
+// or one that the program itself publishes. The store's errors are logged.
+func (h *Hook) publishSilently(cl *mqtt.Client, pk *packets.Packet) {
 	e := envelopeOf(cl, pk)
 	h.take(context.Background(), e, func(_ inbox.Receipt, err error) { h.note(e, err) })
 }
@@ -127,16 +127,10 @@ func (h *Hook) deliverInline(e *inbox.Envelope) {
 	}
 }
 
-// note does what follows a message being stored, or not: a retained message is
-// given to the MQTT library, an error is logged if it is not a matter between
-// the store and this publisher. Runs on a goroutine of the store.
+// note logs the error of a message that is not stored, if it is not a matter
+// between the store and this publisher. Runs on a goroutine of the store.
 func (h *Hook) note(e *inbox.Envelope, err error) {
 	switch {
-	case err == nil && e.Retain && h.server.Options.Capabilities.RetainAvailable != 0:
-		// At QoS 0: the library would deliver any other through its own
-		// in-flight messages, which nothing here takes acknowledgements for.
-		h.server.Topics.RetainMessage(packetOf(e, 0))
-		atomic.StoreInt64(&h.server.Info.Retained, int64(h.server.Topics.Retained.Len()))
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, inbox.ErrClosed):
 	default:
 		h.counts.refused.Add(1)
@@ -171,6 +165,10 @@ func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) 
 	}
 	l.refuse(kind, pk.PacketID, packets.ErrTopicNameInvalid)
 }
+
+// isSystem reports whether a topic or a filter is of the server's own values,
+// which the MQTT library publishes and retains.
+func isSystem(name string) bool { return strings.HasPrefix(name, mqtt.SysPrefix) }
 
 // validTopic reports whether clients may publish to a topic. Those that begin
 // with $ are the server's own.

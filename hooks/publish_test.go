@@ -217,8 +217,6 @@ func TestPublisherResendsWindow(t *testing.T) {
 	receive(t, b.conn(v3("receiver")), 1000)
 }
 
-// Until the store keeps retained messages they are kept in memory, and come to
-// new subscriptions at QoS 0.
 func TestRetained(t *testing.T) {
 	b := start(t, setting{})
 	publisher := b.dial(v5("publisher"))
@@ -229,7 +227,7 @@ func TestRetained(t *testing.T) {
 	receiver := b.dial(v5("receiver"))
 	receiver.Subscribe("a/+", 1)
 	pk := receiver.NextPublish()
-	if string(pk.Payload) != "kept" || pk.TopicName != "a/1" || !pk.FixedHeader.Retain || pk.FixedHeader.Qos != 0 {
+	if string(pk.Payload) != "kept" || pk.TopicName != "a/1" || !pk.FixedHeader.Retain || pk.FixedHeader.Qos != 1 {
 		t.Errorf("got %s", mqtttest.Describe(pk))
 	}
 	if len(pk.Properties.User) != 1 || pk.Properties.MessageExpiryInterval > 600 || pk.Properties.MessageExpiryInterval < 590 {

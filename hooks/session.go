@@ -74,13 +74,13 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 }
 
 // close gives the session back, after the pump has ended.
-func (s *session) close(expiry inbox.Expiry) {
+func (s *session) close(end inbox.Ending) {
 	if s.pumped != nil {
 		<-s.pumped
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handover)
 	defer cancel()
-	err := s.inbox.Close(ctx, expiry)
+	err := s.inbox.Close(ctx, end)
 	if err != nil && !errors.Is(err, inbox.ErrFenced) {
 		s.hook.log.Error("session not given back", "client", s.link.client.ID, "error", err)
 	}

@@ -14,20 +14,23 @@ import (
 // while it works on one SUBSCRIBE or UNSUBSCRIBE packet. It belongs to the
 // connection's read goroutine.
 type subscribing struct {
-	codes         []packets.Code // for refused filters of the SUBSCRIBE at hand; nil if none
-	unsubscribing bool           // an UNSUBSCRIBE is at hand, not the end of the connection
-	unsuback      []byte         // its reason codes
+	asked         []packets.Subscription // the filters of the SUBSCRIBE at hand, as the client sent them
+	codes         []packets.Code         // for those that are refused; nil if none
+	unsubscribing bool                   // an UNSUBSCRIBE is at hand, not the end of the connection
+	unsuback      []byte                 // its reason codes
 }
 
 // OnSubscribe marks the filters that are refused, by taking their text away:
-// the MQTT library checks too little, and refuses an empty one.
+// the MQTT library checks too little, and refuses an empty one. It also keeps
+// the library from sending retained messages, which the store does, except for
+// the server's own.
 func (h *Hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 	l := linkOf(cl)
 	if l == nil {
 		return pk
 	}
 	filters := make(packets.Subscriptions, len(pk.Filters))
-	l.subscribing.codes = nil
+	l.subscribing.asked, l.subscribing.codes = pk.Filters, nil
 	for i, sub := range pk.Filters {
 		if code := checkFilter(sub.Filter); code != packets.CodeSuccess {
 			if l.subscribing.codes == nil {
@@ -35,6 +38,9 @@ func (h *Hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 			}
 			l.subscribing.codes[i] = code
 			sub.Filter = ""
+		}
+		if !isSystem(sub.Filter) {
+			sub.RetainHandling = 2
 		}
 		filters[i] = sub
 	}
@@ -59,7 +65,7 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	}
 
 	subs := make([]inbox.Subscription, 0, len(codes))
-	for i, sub := range pk.Filters {
+	for i, sub := range l.subscribing.asked {
 		if codes[i] > 2 {
 			continue
 		}
