@@ -11,6 +11,7 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // Field cases 002 and 013: a backlog comes in the order of storing, also over a
@@ -164,7 +165,7 @@ func TestBacklogLargerThanPacketIDs(t *testing.T) {
 	all := receive(t, b.conn(v3("receiver")), total)
 	wantPayloads(t, payloads(all), numbers(1, total))
 	for i, id := range ids(all) {
-		if want := uint16(i%65535 + 1); id != want {
+		if want := uint16(i%inbox.MaxPacketID + 1); id != want {
 			t.Fatalf("message %d has id %d, want %d", i, id, want)
 		}
 	}

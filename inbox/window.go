@@ -10,21 +10,25 @@ import (
 // at a time, so that most ids are free.
 const MaxWindow = 65535
 
+// MaxPacketID is the largest packet id that a [Window] gives out. Those above it
+// are for messages that a client is sent from elsewhere than its own inbox.
+const MaxPacketID = 3<<14 - 1
+
 const (
 	mostRoom = 1 << 14
-	halfTurn = 1 << 15 // the first packet id of the second half of a turn
+	halfTurn = (MaxPacketID + 1) / 2 // the first packet id of the second half of a turn
 )
 
 // Window is what one receiver has been sent and has not finished. It gives out
 // packet ids, takes acknowledgements in any order, and is the [State] that is
 // stored. It is plain data: the owner guards it.
 //
-// Packet ids go round from 1 to 65,535 and pass over those that are open. After
+// Packet ids go round from 1 to 49,151 and pass over those that are open. After
 // a crash the ids of what is recorded as open are the recorded ones, and what
 // was sent later gets the ids that it had, so that a receiver of QoS 2 knows it
 // again [MQTT-4.3.3-2]: the same entries follow in the same order, and which ids
 // are passed over was decided a half turn before they come up. For that the
-// state must have been stored less than 16,383 entries before the crash.
+// state must have been stored less than 8,190 entries before the crash.
 //
 // Cost: O(1) for deliveries acknowledged in the order of sending, else O(size).
 // Each half turn takes O(size log size) once.
@@ -93,7 +97,7 @@ func (w *Window) Send(p Position) uint16 {
 // follows it must get the ids that it had then.
 func (w *Window) Skip(p Position) {
 	w.sent = p
-	if w.Len() < MaxWindow {
+	if w.Len() < MaxPacketID {
 		w.lastID = w.nextID()
 	}
 }
@@ -148,7 +152,7 @@ func (w *Window) nextID() uint16 {
 	id := w.lastID
 	for {
 		id++
-		if id == 0 {
+		if id == 0 || id > MaxPacketID {
 			id = 1 // 0 is not a packet id [MQTT-2.2.1-3]
 		}
 		if id == 1 || id == halfTurn {
@@ -166,7 +170,7 @@ func (w *Window) nextID() uint16 {
 func (w *Window) rest(second bool) {
 	decided := len(w.resting)
 	for _, d := range w.Open() {
-		if second == (d.PacketID >= halfTurn) {
+		if second == (d.PacketID >= halfTurn) && d.PacketID <= MaxPacketID {
 			w.resting = append(w.resting, d.PacketID)
 		}
 	}
@@ -175,7 +179,7 @@ func (w *Window) rest(second bool) {
 
 // ahead reports whether id comes up in the rest of this half turn or the next.
 func (w *Window) ahead(id uint16) bool {
-	return id > w.lastID || w.lastID >= halfTurn && id < halfTurn
+	return id <= MaxPacketID && (id > w.lastID || w.lastID >= halfTurn && id < halfTurn)
 }
 
 func (w *Window) find(id uint16) int {

@@ -106,7 +106,7 @@ func TestWindowPassesOverOpenIDs(t *testing.T) {
 	if got := w.Open(); !slices.Equal(got, []Delivery{{1, first, false}}) {
 		t.Fatalf("open: %v", got)
 	}
-	if got := w.State().LastID; got != 66_001-65_535+1 {
+	if got := w.State().LastID; got != 66_001-MaxPacketID+1 {
 		t.Errorf("last id %d: ids were left out that nothing had", got)
 	}
 
@@ -114,7 +114,7 @@ func TestWindowPassesOverOpenIDs(t *testing.T) {
 	w.Ack(first)
 	for p := Position(70_000); w.Send(p) != first; p++ {
 		w.Ack(w.State().LastID)
-		if p > 70_000+2*65_535 {
+		if p > 70_000+2*MaxPacketID {
 			t.Fatal("the id was free for two turns and did not come back")
 		}
 	}
@@ -152,7 +152,7 @@ func TestWindowLargest(t *testing.T) {
 // A state with every id open is not a window's, but it must not hang one.
 func TestWindowOfAllIDs(t *testing.T) {
 	s := State{Sent: MaxWindow, LastID: 40_000}
-	for id := range MaxWindow {
+	for id := range MaxPacketID {
 		s.Open = append(s.Open, Delivery{Position: Position(id + 1), PacketID: uint16(id + 1)})
 	}
 	w := NewWindow(10, s)
@@ -161,6 +161,37 @@ func TestWindowOfAllIDs(t *testing.T) {
 	w.Skip(70_001)
 	if s := w.State(); s.Sent != 70_001 || s.LastID != 77 {
 		t.Errorf("sent %d and last id %d, want 70001 and the only free id 77", s.Sent, s.LastID)
+	}
+}
+
+// Ids above the bound, which states of earlier versions have, stay open and are
+// not given again.
+func TestWindowOfIDsAboveItsOwn(t *testing.T) {
+	for _, last := range []uint16{1, halfTurn, 32_767, MaxPacketID, MaxPacketID + 1, 65_534, 65_535} {
+		s := State{Sent: 10, LastID: last, Resting: []uint16{65_535, MaxPacketID + 1, 7, 30_000}}
+		for i, id := range []uint16{65_535, 7, MaxPacketID + 1, 30_000, MaxPacketID, halfTurn} {
+			s.Open = append(s.Open, Delivery{Position: Position(i + 1), PacketID: id})
+		}
+		w := NewWindow(20, s)
+		given := map[uint16]int{}
+		for p := Position(11); p < 11+3*MaxPacketID; p++ {
+			id := w.Send(p)
+			given[id]++
+			w.Ack(id)
+		}
+		for _, d := range s.Open {
+			if given[d.PacketID] > 0 {
+				t.Errorf("from last id %d: id %d was given while it was open", last, d.PacketID)
+			}
+		}
+		if given[0] > 0 || len(given) != MaxPacketID-4 {
+			t.Errorf("from last id %d: %d different ids were given, want %d", last, len(given), MaxPacketID-4)
+		}
+		for _, d := range s.Open {
+			if got, ok := w.Ack(d.PacketID); !ok || got != d {
+				t.Errorf("ack %d: %v, %v", d.PacketID, got, ok)
+			}
+		}
 	}
 }
 
@@ -219,12 +250,12 @@ func (m *windowModel) took(t *testing.T, id uint16) {
 		t.Fatalf("id %d was given while it was open", id)
 	}
 	for m.last != id {
-		if m.last++; m.last == 0 {
-			continue
+		if m.last++; m.last > MaxPacketID {
+			m.last = 1
 		}
 		m.up++
 		_, open := m.open[m.last]
-		if freed, ok := m.freed[m.last]; m.last != id && !open && (!ok || m.up-freed > 65_535) {
+		if freed, ok := m.freed[m.last]; m.last != id && !open && (!ok || m.up-freed > MaxPacketID) {
 			t.Fatalf("id %d was passed over although it was free for a turn", m.last)
 		}
 	}
@@ -324,11 +355,11 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 	for range 30 {
 		// A window close to the end of a half turn, with old deliveries open
 		// whose ids come up soon, or a half turn later.
-		start := State{Sent: 100, LastID: []uint16{32_767, 65_535}[r.IntN(2)] - uint16(r.IntN(40))}
+		start := State{Sent: 100, LastID: []uint16{halfTurn - 1, MaxPacketID}[r.IntN(2)] - uint16(r.IntN(40))}
 		taken := map[uint16]bool{0: true}
 		for i := range r.IntN(60) {
-			id := start.LastID + uint16([]int{1, 32_760}[r.IntN(2)]+r.IntN(200))
-			if !taken[id] {
+			id := (int(start.LastID) + []int{1, halfTurn - 8}[r.IntN(2)] + r.IntN(200)) % (MaxPacketID + 1)
+			if id := uint16(id); !taken[id] {
 				taken[id] = true
 				start.Open = append(start.Open, Delivery{Position: Position(i + 1), PacketID: id})
 			}
@@ -337,7 +368,7 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 		patience := []int{30, 1000}[r.IntN(2)]
 		var ids []uint16 // by entry; entries are at all positions from 101 on
 		var states []saved
-		for range []int{300, 34_000}[r.IntN(2)] {
+		for range []int{300, halfTurn + 2000}[r.IntN(2)] {
 			if r.IntN(20) == 0 {
 				states = append(states, saved{w.State(), len(ids)})
 			}
@@ -356,7 +387,7 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 			}
 		}
 		for range 10 {
-			s := states[max(0, len(states)-1-r.IntN(100))] // within the last 16,383 entries
+			s := states[max(0, len(states)-1-r.IntN(100))] // within the last 8,190 entries
 			// Through its stored form.
 			state, err := ParseState(AppendState(nil, s.State))
 			if err != nil {
