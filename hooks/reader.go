@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -19,8 +20,9 @@ const deadlineSlack = 250 * time.Millisecond
 // inbound is the reading half of a link: it finds where frames begin and end.
 type inbound struct {
 	buf       *bufio.Reader
+	ahead     []byte        // bytes of the frame at hand that came before those in buf
 	pass      int           // bytes of the frame at hand that still go to the MQTT library
-	connected bool          // the first frame, which is not ours to judge, has gone to the library
+	connected bool          // CONNECT has gone to the library
 	idle      time.Duration // the most between two packets of the client; 0 for no limit
 	armed     time.Time     // the deadline that is set
 	maxPacket int           // bytes, 0 for no limit
@@ -40,13 +42,16 @@ func (l *link) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := l.in.buf.Read(p[:min(len(p), l.in.pass)])
+	n, err := l.in.Read(p[:min(len(p), l.in.pass)])
 	l.in.pass -= n
 	return n, err
 }
 
-// nextFrame looks at the next frame, and takes it or lets it pass.
+// nextFrame looks at the next frame, and refuses it, takes it or lets it pass.
 func (l *link) nextFrame() error {
+	if l.in.connected && l.session == nil {
+		return net.ErrClosed // the client was refused
+	}
 	if l.in.buf.Buffered() == 0 && l.in.acked {
 		l.in.acked = false
 		l.session.save()
@@ -66,13 +71,26 @@ func (l *link) nextFrame() error {
 		return l.fail(packets.ErrPacketTooLarge)
 	}
 
-	switch kind := header[0] >> 4; {
-	case !l.in.connected:
+	b, err := l.in.look(len(header), frame, l.v5)
+	if err != nil {
+		return err
+	}
+	if !l.in.connected {
+		if err := inspectConnect(b, len(header)); err != nil {
+			return l.refuseConnect(b, len(header), err)
+		}
 		l.in.connected = true
 		l.in.pass = frame
 		return nil
-	case kind == packets.Puback, kind == packets.Pubrec, kind == packets.Pubrel, kind == packets.Pubcomp:
-		return l.takeAck(len(header), frame)
+	}
+	if err := inspect(b, len(header), frame, l.v5); err != nil {
+		return l.fail(err)
+	}
+	switch b[0] >> 4 {
+	case packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp:
+		return l.takeAck(b, len(header))
+	case packets.Disconnect:
+		return l.passDisconnect(b, len(header))
 	}
 	l.in.pass = frame
 	return nil
@@ -96,17 +114,55 @@ func (in *inbound) peekHeader() (header []byte, frame int, err error) {
 	return nil, 0, packets.ErrMalformedVariableByteInteger
 }
 
-// takeAck takes an acknowledgement of the client and acts on it.
-func (l *link) takeAck(header, frame int) error {
-	b, err := l.in.buf.Peek(min(frame, readBuffer))
-	if err != nil {
-		return err
+// look returns as much of a frame as its inspection needs. It waits for it. What
+// is more than the buffer holds, which neither small messages nor payloads are,
+// is kept beside it.
+func (in *inbound) look(header, frame int, v5 bool) ([]byte, error) {
+	b, err := in.buf.Peek(min(frame, readBuffer))
+	for err == nil {
+		n := reach(b, header, frame, v5)
+		if n <= len(b) {
+			return b, nil
+		}
+		// Memory grows with what has come, not with what is announced.
+		var more []byte
+		more, err = io.ReadAll(io.LimitReader(in.buf, int64(n-len(in.ahead))))
+		in.ahead = append(in.ahead, more...)
+		if err == nil && len(in.ahead) < n {
+			err = io.ErrUnexpectedEOF
+		}
+		b = in.ahead
 	}
-	ack, err := decodeAck(b, header, frame, l.v5)
-	if err != nil {
-		return l.fail(err)
+	return nil, err
+}
+
+// Read reads on in the frame at hand.
+func (in *inbound) Read(p []byte) (int, error) {
+	if len(in.ahead) > 0 {
+		n := copy(p, in.ahead)
+		if in.ahead = in.ahead[n:]; len(in.ahead) == 0 {
+			in.ahead = nil
+		}
+		return n, nil
 	}
-	if _, err := l.in.buf.Discard(frame); err != nil {
+	return in.buf.Read(p)
+}
+
+// skip leaves out a frame that has been looked at as a whole.
+func (in *inbound) skip(frame int) error {
+	if in.ahead != nil {
+		in.ahead = nil
+		return nil
+	}
+	_, err := in.buf.Discard(frame)
+	return err
+}
+
+// takeAck takes an acknowledgement of the client, a whole frame that is well
+// formed, and acts on it.
+func (l *link) takeAck(b []byte, header int) error {
+	ack, frame := decodeAck(b, header), len(b)
+	if err := l.in.skip(frame); err != nil {
 		return err
 	}
 	atomic.AddInt64(&l.hook.server.Info.PacketsReceived, 1)
@@ -119,6 +175,26 @@ func (l *link) takeAck(header, frame int) error {
 	return nil
 }
 
+// passDisconnect lets a DISCONNECT pass, a whole frame that is well formed, in
+// words that the MQTT library understands: to it every reason but 0x04 takes the
+// will away, where only 0 does [MQTT-3.14.4-3], and a reason without properties is
+// none.
+func (l *link) passDisconnect(b []byte, header int) error {
+	frame := len(b)
+	if reason := b[header:]; len(reason) > 0 && reason[0] != packets.CodeDisconnect.Code {
+		reason[0] = packets.CodeDisconnectWillMessage.Code
+		if len(reason) == 1 {
+			if err := l.in.skip(frame); err != nil {
+				return err
+			}
+			l.in.ahead = appendDisconnect(nil, packets.CodeDisconnectWillMessage.Code)
+			frame = len(l.in.ahead)
+		}
+	}
+	l.in.pass = frame
+	return nil
+}
+
 // ack is one acknowledgement of the client.
 type ack struct {
 	kind byte
@@ -126,35 +202,16 @@ type ack struct {
 	code byte
 }
 
-// decodeAck decodes a PUBACK, PUBREC, PUBREL or PUBCOMP frame:
+// decodeAck decodes a PUBACK, PUBREC, PUBREL or PUBCOMP frame that is well formed:
 //
 //	type and flags | remaining length | packet id | reason code | properties
 //	                                    2           MQTT 5, each may be missing
-//
-// b may end before the frame does, within the properties.
-func decodeAck(b []byte, header, frame int, v5 bool) (ack, error) {
-	kind, flags := b[0]>>4, b[0]&0x0F
-	if kind == packets.Pubrel && flags != 2 || kind != packets.Pubrel && flags != 0 {
-		return ack{}, packets.ErrMalformedFlags // [MQTT-2.1.3-1]
-	}
-	remaining := frame - header
-	if remaining < 2 || !v5 && remaining > 2 {
-		return ack{}, packets.ErrMalformedPacketID
-	}
-	a := ack{kind: kind, id: binary.BigEndian.Uint16(b[header:])}
-	if a.id == 0 {
-		return ack{}, packets.ErrProtocolViolationNoPacketID // [MQTT-2.2.1-3]
-	}
-	if remaining >= 3 {
+func decodeAck(b []byte, header int) ack {
+	a := ack{kind: b[0] >> 4, id: binary.BigEndian.Uint16(b[header:])}
+	if len(b) > header+2 {
 		a.code = b[header+2]
 	}
-	if remaining >= 4 {
-		properties, n := binary.Uvarint(b[header+3 : min(len(b), header+7)])
-		if n <= 0 || uint64(remaining) != 3+uint64(n)+properties {
-			return ack{}, packets.ErrMalformedProperties
-		}
-	}
-	return a, nil
+	return a
 }
 
 // arm sets the read deadline for the next packet: one and a half times the
@@ -205,5 +262,15 @@ func (l *link) fail(err error) error {
 	if errors.As(err, &code) {
 		l.end(code)
 	}
+	return err
+}
+
+// refuseConnect ends the connection for its first frame, and says why where the
+// protocol has words for it.
+func (l *link) refuseConnect(b []byte, header int, err error) error {
+	if connack := connackRefusing(b, header, err); connack != nil {
+		l.out.write(connack) // takes it without waiting: it is the first packet
+	}
+	l.Close()
 	return err
 }

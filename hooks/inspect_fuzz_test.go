@@ -1,0 +1,110 @@
+package hooks
+
+import (
+	"testing"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// FuzzInspect holds what inspection lets pass against the MQTT library's own
+// decoders and rules, which must take all of it.
+func FuzzInspect(f *testing.F) {
+	for _, seed := range []string{
+		"\x30\x05\x00\x01t\x00x", "\x32\x0C\x00\x01t\x00\x01\x03\x23\x00\x01xy", "\x82\x07\x00\x01\x00\x00\x01t\x02",
+		"\x82\x09\x00\x01\x02\x0B\x01\x00\x01t\x2E", "\xA2\x06\x00\x01\x00\x00\x01t", "\x40\x02\x00\x01",
+		"\x62\x04\x00\x01\x92\x00", "\xE0\x07\x00\x05\x11\x00\x00\x00\x01", "\xC0\x00", "\xE0\x01\x04",
+		"\x82\x06\x00\x01\x00\x00\x01t", "\xF0\x00", "\x30\x0B\x00\x01t\x07\x26\x00\x01k\x00\x01v",
+	} {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	f.Fuzz(func(t *testing.T, frame []byte, v5 bool) {
+		if len(frame) < 2 {
+			return
+		}
+		remaining, header := lengthOf(frame)
+		if remaining != len(frame)-header || header > 5 {
+			return // finding the frame is not what is tested here
+		}
+		whole := inspect(frame, header, len(frame), v5)
+		if partly := inspectWhole(frame, v5); (partly == nil) != (whole == nil) {
+			t.Fatalf("%x: %v, but %v if looked at piece by piece", frame, whole, partly)
+		}
+		if whole != nil {
+			return
+		}
+		pk := packets.Packet{ProtocolVersion: 4}
+		if v5 {
+			pk.ProtocolVersion = 5
+		}
+		if err := libraryTakes(&pk, frame, header); err != nil {
+			t.Fatalf("%x passes, but the library says %v", frame, err)
+		}
+	})
+}
+
+// FuzzInspectConnect is FuzzInspect for the first frame.
+func FuzzInspectConnect(f *testing.F) {
+	for _, seed := range []string{
+		"\x10\x0D\x00\x04MQTT\x04\x02\x00\x00\x00\x01i", "\x10\x0E\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01i",
+		"\x10\x1F\x00\x06MQIsdp\x03\xF6\x00\x00\x00\x01i\x00\x01w\x00\x01x\x00\x01u\x00\x02pp",
+		"\x10\x1B\x00\x04MQTT\x05\x06\x00\x00\x00\x00\x01i\x05\x18\x00\x00\x00\x01\x00\x01w\x00\x01x",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if len(frame) < 2 {
+			return
+		}
+		remaining, header := lengthOf(frame)
+		if remaining != len(frame)-header || header > 5 {
+			return
+		}
+		if err := inspectConnect(frame, header); err != nil {
+			connackRefusing(frame, header, err)
+			return
+		}
+		var pk packets.Packet
+		if err := libraryTakes(&pk, frame, header); err != nil {
+			t.Fatalf("%x passes, but the library says %v", frame, err)
+		}
+	})
+}
+
+// libraryTakes decodes a frame as the MQTT library does, and applies its rules
+// for what a client may send.
+func libraryTakes(pk *packets.Packet, frame []byte, header int) error {
+	if err := pk.FixedHeader.Decode(frame[0]); err != nil {
+		return err
+	}
+	pk.FixedHeader.Remaining = len(frame) - header
+	body := frame[header:]
+	var err error
+	rule := func() packets.Code { return packets.CodeSuccess }
+	switch pk.FixedHeader.Type {
+	case packets.Connect:
+		err, rule = pk.ConnectDecode(body), func() packets.Code {
+			if code := pk.ConnectValidate(); code != packets.ErrProtocolViolationFlagNoPassword && code != packets.ErrProtocolViolationWillFlagNoPayload {
+				return code
+			}
+			return packets.CodeSuccess // the protocol allows an empty password, and an empty will
+		}
+	case packets.Publish:
+		err, rule = pk.PublishDecode(body), func() packets.Code { return pk.PublishValidate(65535) }
+	case packets.Subscribe:
+		err, rule = pk.SubscribeDecode(body), pk.SubscribeValidate
+	case packets.Unsubscribe:
+		err, rule = pk.UnsubscribeDecode(body), pk.UnsubscribeValidate
+	case packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp:
+		err = pk.PubackDecode(body)
+	case packets.Disconnect:
+		err = pk.DisconnectDecode(body)
+	}
+	if err != nil {
+		return err
+	}
+	if code := rule(); code != packets.CodeSuccess {
+		return code
+	}
+	return nil
+}
