@@ -18,6 +18,7 @@ type faulty struct {
 	open      func(inbox.Receiver) error
 	subscribe func() error
 	save      func() error // with done only
+	complete  func() error
 	close     func() error
 	saved     inbox.State // what the last lazy save saw
 }
@@ -98,6 +99,22 @@ func (in *faultyInbox) Save(done func(error)) {
 	in.Inbox.Save(done)
 }
 
+func (in *faultyInbox) Publish(ctx context.Context, id uint16, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	if err := in.store.ask(func(f *faulty) func() error { return f.append }); err != nil {
+		done(inbox.Receipt{}, fmt.Errorf("publish: %w", err))
+		return
+	}
+	in.Inbox.Publish(ctx, id, e, done)
+}
+
+func (in *faultyInbox) Complete(id uint16, done func(bool, error)) {
+	if err := in.store.ask(func(f *faulty) func() error { return f.complete }); err != nil {
+		done(false, fmt.Errorf("complete: %w", err))
+		return
+	}
+	in.Inbox.Complete(id, done)
+}
+
 func (in *faultyInbox) Close(ctx context.Context, end inbox.Ending) error {
 	if err := in.store.ask(func(f *faulty) func() error { return f.close }); err != nil {
 		return fmt.Errorf("close: %w", err)
@@ -120,7 +137,25 @@ func (d *delaying) wrap(s inbox.Store) inbox.Store {
 }
 
 func (d *delaying) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
-	d.Store.Append(ctx, e, func(r inbox.Receipt, err error) {
+	d.Store.Append(ctx, e, d.delay(done))
+}
+
+func (d *delaying) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions) (inbox.Inbox, bool, error) {
+	in, resumed, err := d.Store.Open(ctx, r, o)
+	return &delayingInbox{in, d}, resumed, err
+}
+
+type delayingInbox struct {
+	inbox.Inbox
+	store *delaying
+}
+
+func (in *delayingInbox) Publish(ctx context.Context, id uint16, e *inbox.Envelope, done func(inbox.Receipt, error)) {
+	in.Inbox.Publish(ctx, id, e, in.store.delay(done))
+}
+
+func (d *delaying) delay(done func(inbox.Receipt, error)) func(inbox.Receipt, error) {
+	return func(r inbox.Receipt, err error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if d.released {
@@ -128,7 +163,7 @@ func (d *delaying) Append(ctx context.Context, e *inbox.Envelope, done func(inbo
 			return
 		}
 		d.kept = append(d.kept, func() { done(r, err) })
-	})
+	}
 }
 
 func (d *delaying) release() {

@@ -31,11 +31,10 @@ type Hook struct {
 	turns   *turns         // one connection at a time for each client id, from session to CONNACK
 	counts  counts
 
-	mu       sync.Mutex              // guards the following
-	owners   map[string]*link        // by client id: the connection that has the session, until it has ended
-	received map[string]*received    // by client id
-	wills    map[string]*delayedWill // by client id
-	timers   sync.WaitGroup          // wills that wait or are being published after it
+	mu     sync.Mutex              // guards the following
+	owners map[string]*link        // by client id: the connection that has the session, until it has ended
+	wills  map[string]*delayedWill // by client id
+	timers sync.WaitGroup          // wills that wait or are being published after it
 }
 
 // counts is what happened since the start.
@@ -60,13 +59,12 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 		return nil, fmt.Errorf("new hook: %w", err)
 	}
 	return &Hook{
-		options:  o,
-		store:    store,
-		log:      o.Log,
-		turns:    newTurns(),
-		owners:   map[string]*link{},
-		received: map[string]*received{},
-		wills:    map[string]*delayedWill{},
+		options: o,
+		store:   store,
+		log:     o.Log,
+		turns:   newTurns(),
+		owners:  map[string]*link{},
+		wills:   map[string]*delayedWill{},
 	}, nil
 }
 
@@ -289,7 +287,6 @@ func (h *Hook) open(l *link, pk *packets.Packet) error {
 	if err != nil {
 		return err
 	}
-	s.received = h.receivedOf(l.client.ID, s.resumed)
 	h.settleWill(l.client.ID, s.resumed)
 	l.session = s
 	return nil
@@ -302,9 +299,7 @@ func (h *Hook) finish(l *link) {
 	close(l.read)
 	l.Close()
 	if l.session != nil {
-		expiry := h.expiry(l)
-		l.session.close(inbox.Ending{Expiry: expiry})
-		h.forget(l, expiry)
+		l.session.close(inbox.Ending{Expiry: h.expiry(l)})
 	}
 	if l.client != nil {
 		h.removeTraces(l.client)
@@ -350,26 +345,4 @@ func (h *Hook) expiry(l *link) inbox.Expiry {
 		return inbox.ExpiryAtOnce // [MQTT-3.1.2-6]
 	}
 	return h.options.SessionExpiryV3
-}
-
-// receivedOf returns the QoS 2 ids of a session.
-func (h *Hook) receivedOf(id string, resumed bool) *received {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if r := h.received[id]; resumed && r != nil {
-		return r
-	}
-	r := newReceived()
-	h.received[id] = r
-	return r
-}
-
-// forget drops QoS 2 ids that nobody will ask for.
-func (h *Hook) forget(l *link, expiry inbox.Expiry) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	id, r := l.client.ID, l.session.received
-	if h.received[id] == r && (expiry == inbox.ExpiryAtOnce || r.empty()) {
-		delete(h.received, id)
-	}
 }

@@ -36,15 +36,17 @@ type outbound struct {
 	open   bool // an accepting CONNACK is in buf or beyond
 	closed bool // nothing is taken any more; what is in buf is still written
 
-	storing int // messages of this client that the store has and has not settled
-	held    int // QoS 2 messages of this client between PUBREC and PUBCOMP
+	// Messages of this client. A QoS 2 message that comes again counts once.
+	storing  int                 // the store has not settled them
+	unacked  int                 // no PUBACK, PUBCOMP or refusal is sent yet
+	unending map[uint16]struct{} // packet ids of QoS 2 among those
 
 	// What was appended beside the MQTT library, which counts its own packets.
 	packets, messages, bytes int64
 }
 
 func newOutbound(limit int, timeout time.Duration, info *system.Info) *outbound {
-	o := &outbound{limit: limit, timeout: timeout, info: info}
+	o := &outbound{limit: limit, timeout: timeout, info: info, unending: map[uint16]struct{}{}}
 	o.room.L = &o.mu
 	o.ready.L = &o.mu
 	return o
@@ -143,36 +145,54 @@ func (o *outbound) ackLocked(kind byte, id uint16, code byte) {
 	o.ready.Signal()
 }
 
-// admit counts a message that this client has published and that now goes to
-// the store. An MQTT 5 client knows how many may be on their way, and admit
-// returns false if it does not keep to it [MQTT-3.3.4-7]. Older clients are made
-// to wait, as is everyone who does not read the acknowledgements. Runs on the
-// connection's read goroutine.
-func (o *outbound) admit(maximum int) bool {
+// drain makes the client wait that sends what is to be answered and does not
+// read the answers. Runs on the connection's read goroutine.
+func (o *outbound) drain() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.closed && len(o.buf) > o.limit {
+		o.room.Wait()
+	}
+}
+
+// admit counts a message that this client has published, to be answered with
+// kind, and that now goes to the store. An MQTT 5 client knows how many may be on
+// their way, and admit returns false if it does not keep to it [MQTT-3.3.4-7].
+// Older clients are made to wait, as is everyone who does not read the
+// acknowledgements. Runs on the connection's read goroutine.
+func (o *outbound) admit(kind byte, id uint16, maximum int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !o.closed && (len(o.buf) > o.limit || !o.v5 && o.storing >= maximum) {
 		o.room.Wait()
 	}
-	if o.v5 && o.storing+o.held >= maximum {
-		return false
+	_, again := o.unending[id]
+	if again = again && kind == packets.Pubrec; !again {
+		if o.v5 && o.unacked >= maximum {
+			return false
+		}
+		o.unacked++
+	}
+	if kind == packets.Pubrec {
+		o.unending[id] = struct{}{}
 	}
 	o.storing++
 	return true
 }
 
-// settle ends what admit began, with an acknowledgement of the kind unless it is
-// 0. Runs on a goroutine of the store.
+// settle ends what admit began, with an acknowledgement. Runs on a goroutine of
+// the store.
 func (o *outbound) settle(kind byte, id uint16, code byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.storing--
-	if kind != 0 {
-		o.ackLocked(kind, id, code)
+	switch {
+	case kind == packets.Puback:
+		o.unacked--
+	case code >= packets.ErrUnspecifiedError.Code: // PUBREC that refuses
+		o.finishLocked(id)
 	}
-	if kind == packets.Pubrec && code < packets.ErrUnspecifiedError.Code {
-		o.held++
-	}
+	o.ackLocked(kind, id, code)
 	o.room.Broadcast()
 }
 
@@ -180,8 +200,17 @@ func (o *outbound) settle(kind byte, id uint16, code byte) {
 func (o *outbound) complete(id uint16, code byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held = max(o.held-1, 0) // it may be of an earlier connection
+	o.finishLocked(id)
 	o.ackLocked(packets.Pubcomp, id, code)
+}
+
+// finishLocked counts the end of a QoS 2 message. It may be of an earlier
+// connection, and then was never counted.
+func (o *outbound) finishLocked(id uint16) {
+	if _, ok := o.unending[id]; ok {
+		delete(o.unending, id)
+		o.unacked--
+	}
 }
 
 // farewell appends the reason for which the connection ends, if the client

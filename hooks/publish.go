@@ -41,82 +41,59 @@ func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, er
 // link, and on no other: a packet id means nothing there. Runs on the
 // connection's read goroutine.
 func (h *Hook) publish(l *link, pk *packets.Packet) {
-	kind, id := packets.Puback, pk.PacketID
-	if pk.FixedHeader.Qos == 2 {
-		kind = packets.Pubrec
-	}
+	kind, id := ackOf(pk), pk.PacketID
 	if !validTopic(pk.TopicName) {
 		l.refuse(kind, id, packets.ErrTopicNameInvalid)
 		return
 	}
-	if kind == packets.Pubrec {
-		if isNew, stored := l.session.received.begin(id, l); !isNew {
-			if stored {
-				l.out.ack(packets.Pubrec, id, packets.CodeSuccess.Code)
-			}
-			return
-		}
-	}
-	if !l.out.admit(int(h.server.Options.Capabilities.ReceiveMaximum)) {
-		if kind == packets.Pubrec {
-			l.session.received.forget(id)
-		}
+	if !l.out.admit(kind, id, int(h.server.Options.Capabilities.ReceiveMaximum)) {
 		l.end(packets.ErrReceiveMaximum)
 		return
 	}
 
 	e := envelopeOf(l.client, pk)
-	h.take(l.ctx, e, func(receipt inbox.Receipt, err error) {
-		h.settle(l, kind, id, e, receipt, err)
-	})
+	done := func(receipt inbox.Receipt, err error) { h.settle(l, kind, id, e, receipt, err) }
+	if kind == packets.Pubrec {
+		l.session.inbox.Publish(l.ctx, id, e, done) // once, however often it comes [MQTT-4.3.3-10]
+	} else {
+		h.store.Append(l.ctx, e, done)
+	}
+	h.deliverInline(e)
+}
+
+// ackOf returns the packet type that answers a message of QoS 1 or 2.
+func ackOf(pk *packets.Packet) byte {
+	if pk.FixedHeader.Qos == 2 {
+		return packets.Pubrec
+	}
+	return packets.Puback
 }
 
 // settle tells the publisher what became of a message. Runs on a goroutine of
 // the store, no lock held.
 func (h *Hook) settle(l *link, kind byte, id uint16, e *inbox.Envelope, receipt inbox.Receipt, err error) {
-	told := l
-	switch {
-	case kind == packets.Pubrec && err == nil:
-		told = l.session.received.stored(id)
-	case kind == packets.Pubrec:
-		told = l.session.received.forget(id)
-	}
 	h.note(e, err)
-
 	v := judge(receipt, err, l.v5)
-	if told != l || v.cut {
-		l.out.settle(0, 0, 0)
-	} else {
-		l.out.settle(kind, id, v.code.Code)
+	if v.cut {
+		l.end(v.code)
 	}
-	switch {
-	case told == nil:
-	case v.cut:
-		told.end(v.code)
-	case told != l:
-		told.out.ack(kind, id, v.code.Code)
-	}
+	l.out.settle(kind, id, v.code.Code)
 }
 
 // publishSilently stores a message with nobody to acknowledge it to: one of QoS 0,
 // or one that the program itself publishes. The store's errors are logged.
 func (h *Hook) publishSilently(cl *mqtt.Client, pk *packets.Packet) {
 	e := envelopeOf(cl, pk)
-	h.take(context.Background(), e, func(_ inbox.Receipt, err error) { h.note(e, err) })
-}
-
-// take gives a message to the store, and to the program's own subscriptions,
-// which know no acknowledgement. Runs on a goroutine that may wait.
-func (h *Hook) take(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
-	h.store.Append(ctx, e, done)
-	if h.server.Options.InlineClient {
-		h.deliverInline(e)
-	}
+	h.store.Append(context.Background(), e, func(_ inbox.Receipt, err error) { h.note(e, err) })
+	h.deliverInline(e)
 }
 
 // deliverInline calls the handlers of mqtt.Server.Subscribe, which the MQTT
 // library does not do for a message that it was told to ignore.
 func (h *Hook) deliverInline(e *inbox.Envelope) {
+	if !h.server.Options.InlineClient {
+		return
+	}
 	handlers := h.server.Topics.Subscribers(e.Topic).InlineSubscriptions
 	if len(handlers) == 0 {
 		return
@@ -131,7 +108,7 @@ func (h *Hook) deliverInline(e *inbox.Envelope) {
 // between the store and this publisher. Runs on a goroutine of the store.
 func (h *Hook) note(e *inbox.Envelope, err error) {
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, inbox.ErrClosed):
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, inbox.ErrClosed), errors.Is(err, inbox.ErrFenced):
 	default:
 		h.counts.refused.Add(1)
 		h.log.Warn("message not stored", "client", e.Client, "topic", e.Topic, "error", err)
@@ -159,11 +136,7 @@ func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) 
 	if l == nil || mqtt.IsValidFilter(pk.TopicName, true) {
 		return
 	}
-	kind := packets.Puback
-	if pk.FixedHeader.Qos == 2 {
-		kind = packets.Pubrec
-	}
-	l.refuse(kind, pk.PacketID, packets.ErrTopicNameInvalid)
+	l.refuse(ackOf(&pk), pk.PacketID, packets.ErrTopicNameInvalid)
 }
 
 // isSystem reports whether a topic or a filter is of the server's own values,

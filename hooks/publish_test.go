@@ -40,7 +40,6 @@ func TestStoreErrorsReachPublisher(t *testing.T) {
 	}{
 		{inbox.ErrFull, 0x97},
 		{inbox.ErrTooLarge, 0x83},
-		{inbox.ErrUncertain, 0x80},
 		{errors.New("other"), 0x80},
 	}
 	for _, tt := range tests {
@@ -71,6 +70,20 @@ func TestStoreErrorsReachPublisher(t *testing.T) {
 			modern.PublishAndWait("a", "x", 1)
 			modern.PublishAndWait("a", "x", 2)
 		})
+	}
+}
+
+// A publisher whose message may be stored is not told that it is not: it sends
+// it again on the next link, and of QoS 2 it is stored once.
+func TestUncertainStoreEndsLink(t *testing.T) {
+	store := &faulty{append: func() error { return inbox.ErrUncertain }}
+	b := start(t, setting{Wrap: store.wrap})
+	for qos := byte(1); qos <= 2; qos++ {
+		publisher := b.dial(v5("publisher"))
+		publisher.Publish("a", "x", qos)
+		if pk, ok := publisher.Next(mqtttest.Deadline); !ok || pk.FixedHeader.Type != packets.Disconnect || pk.ReasonCode != 0x80 {
+			t.Errorf("QoS %d: got %s, want DISCONNECT with 0x80", qos, mqtttest.Describe(pk))
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package hooks
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -29,15 +28,7 @@ func (s *session) pump() {
 	if ctx.Err() != nil {
 		return
 	}
-	s.hook.log.Warn("delivery ended", "client", s.link.client.ID, "error", err)
-	switch {
-	case errors.Is(err, inbox.ErrFenced):
-		s.link.end(packets.ErrSessionTakenOver)
-	case errors.Is(err, inbox.ErrClosed):
-		s.link.end(packets.ErrServerShuttingDown)
-	default:
-		s.link.end(packets.ErrUnspecifiedError)
-	}
+	s.fail("delivery ended", err)
 }
 
 // deliver sends one page for the first time, and returns the slice it used.

@@ -2,6 +2,7 @@ package hooks_test
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -75,6 +76,102 @@ func TestPublisherRepeatsQoS2(t *testing.T) {
 	fresh.Clean = true
 	publisher = b.dial(fresh)
 	publisher.PublishAndWait("a", "z", 2, mqtttest.WithID(9))
+}
+
+// Field cases 036 and 039: the ids of what is not completed outlive the broker,
+// those of what is do not.
+func TestPublisherRepeatsQoS2AfterRestart(t *testing.T) {
+	b := start(t, setting{})
+	b.subscribed(v3("receiver"), "a", 2)
+	publisher := b.dial(exact(v5("publisher")))
+	for id := uint16(1); id <= 3; id++ {
+		publisher.Publish("a", strconv.Itoa(int(id)), 2, mqtttest.WithID(id))
+		publisher.NextOf(packets.Pubrec)
+	}
+	publisher.Release(1)
+	publisher.NextOf(packets.Pubcomp)
+	b.restart()
+
+	publisher = b.dial(exact(v5("publisher")))
+	for range 5 {
+		publisher.Publish("a", "2", 2, mqtttest.WithID(2), mqtttest.Dup)
+		if pk := publisher.NextOf(packets.Pubrec); pk.ReasonCode != 0 {
+			t.Errorf("got %s", mqtttest.Describe(pk))
+		}
+	}
+	for id, code := range map[uint16]byte{1: 0x92, 2: 0, 3: 0} { // 3 is released without a repeat
+		publisher.Release(id)
+		if pk := publisher.NextOf(packets.Pubcomp); pk.PacketID != id || pk.ReasonCode != code {
+			t.Errorf("got %s, want PUBCOMP %d with %#x", mqtttest.Describe(pk), id, code)
+		}
+	}
+	b.restart()
+	publisher = b.dial(v5("publisher"))
+	for id := uint16(1); id <= 3; id++ { // all are free
+		publisher.PublishAndWait("a", strconv.Itoa(int(id)), 2, mqtttest.WithID(id))
+	}
+	wantPayloads(t, b.dial(v3("receiver")).Payloads(6), []string{"1", "2", "3", "1", "2", "3"})
+}
+
+// The ids end with the session, which may end with the link.
+func TestQoS2OfSessionThatEnds(t *testing.T) {
+	b := start(t, setting{})
+	b.subscribed(v3("receiver"), "a", 2)
+	for range 2 {
+		publisher := b.dial(exact(clean("publisher")))
+		publisher.Publish("a", "x", 2, mqtttest.WithID(9))
+		publisher.NextOf(packets.Pubrec)
+		publisher.Cut()
+	}
+	wantPayloads(t, b.dial(v3("receiver")).Payloads(2), []string{"x", "x"})
+}
+
+// Field case 040: what was published belongs to the message, not to the link on
+// which it is released.
+func TestReleaseOnLaterLink(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		b := start(t, setting{})
+		b.subscribed(v5("receiver"), "a", 2)
+		publisher := b.dial(exact(v5("publisher")))
+		publisher.Publish("a", "x", 2, mqtttest.WithID(9), mqtttest.Retain)
+		publisher.NextOf(packets.Pubrec)
+		publisher.Cut()
+		if restart {
+			b.restart()
+		}
+		publisher = b.dial(exact(v5("publisher")))
+		publisher.Publish("other", "y", 0)
+		publisher.Release(9)
+		if pk := publisher.NextOf(packets.Pubcomp); pk.ReasonCode != 0 {
+			t.Errorf("got %s", mqtttest.Describe(pk))
+		}
+		pk := b.dial(v5("receiver")).NextPublish()
+		if pk.FixedHeader.Qos != 2 || pk.PacketID == 0 || pk.FixedHeader.Retain {
+			t.Errorf("got %s, want QoS 2 with an id", mqtttest.Describe(pk))
+		}
+		later := b.dial(v5("later"))
+		later.Subscribe("a", 2)
+		if pk := later.NextPublish(); pk.FixedHeader.Qos != 2 || !pk.FixedHeader.Retain {
+			t.Errorf("got %s, want the retained message at QoS 2", mqtttest.Describe(pk))
+		}
+	}
+}
+
+// PUBCOMP says that the id is forgotten.
+func TestCompleteWaitsForStore(t *testing.T) {
+	store := &faulty{complete: func() error { return errors.New("disk on fire") }}
+	b := start(t, setting{Wrap: store.wrap})
+	publisher := b.dial(exact(v5("publisher")))
+	publisher.Publish("a", "x", 2, mqtttest.WithID(9))
+	publisher.NextOf(packets.Pubrec)
+	publisher.Release(9)
+	if next, ok := publisher.Next(mqtttest.Deadline); !ok || next.FixedHeader.Type != packets.Disconnect {
+		t.Errorf("got %s, want DISCONNECT", mqtttest.Describe(next))
+	}
+	store.set(func(f *faulty) { f.complete = nil })
+	publisher = b.dial(exact(v5("publisher")))
+	publisher.Release(9)
+	publisher.NextOf(packets.Pubcomp)
 }
 
 // Field case 035: a PUBREL that is owed is sent on the next link, also after a

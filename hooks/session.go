@@ -23,7 +23,6 @@ type session struct {
 	link      *link
 	inbox     inbox.Inbox
 	resumed   bool
-	received  *received
 	maxPacket int           // bytes, 0 for no limit
 	limit     int           // the most unacknowledged messages
 	pumped    chan struct{} // closed when the pump has ended; nil if it was not started
@@ -104,10 +103,12 @@ func (s *session) take(a ack) error {
 	switch a.kind {
 	case packets.Puback:
 		return s.puback(a.id)
-	case packets.Pubrec:
-		return s.pubrec(a.id, a.code)
 	case packets.Pubcomp:
 		return s.pubcomp(a.id)
+	}
+	s.link.out.drain() // what follows is answered
+	if a.kind == packets.Pubrec {
+		return s.pubrec(a.id, a.code)
 	}
 	s.pubrel(a.id)
 	return nil
@@ -144,8 +145,7 @@ func (s *session) pubrec(id uint16, code byte) error {
 	}
 	s.inbox.Save(func(err error) {
 		if err != nil {
-			s.hook.log.Error("release not recorded", "client", s.link.client.ID, "error", err)
-			s.link.end(packets.ErrUnspecifiedError)
+			s.fail("release not recorded", err)
 			return
 		}
 		s.link.out.ack(packets.Pubrel, id, packets.CodeSuccess.Code)
@@ -189,14 +189,36 @@ func (s *session) pubcomp(id uint16) error {
 	return nil
 }
 
-// pubrel ends a QoS 2 message that the client has published. A second PUBREL for
-// it is answered too, so that the client can finish.
+// pubrel ends a QoS 2 message that the client has published: once its id is
+// forgotten, PUBCOMP says so, and the id may mean another message
+// [MQTT-4.3.3-11] [MQTT-4.3.3-12]. A second PUBREL for it is answered too, so
+// that the client can finish.
 func (s *session) pubrel(id uint16) {
-	code := packets.CodeSuccess.Code
-	if !s.received.release(id) {
-		code = packets.ErrPacketIdentifierNotFound.Code
+	s.inbox.Complete(id, func(known bool, err error) {
+		code := packets.CodeSuccess.Code
+		if !known {
+			code = packets.ErrPacketIdentifierNotFound.Code
+		}
+		if err != nil {
+			s.fail("packet id not forgotten", err)
+			return
+		}
+		s.link.out.complete(id, code)
+	})
+}
+
+// fail ends the connection because the store could not do its part. Runs on any
+// goroutine.
+func (s *session) fail(what string, err error) {
+	switch {
+	case errors.Is(err, inbox.ErrFenced):
+		s.link.end(packets.ErrSessionTakenOver)
+	case errors.Is(err, inbox.ErrClosed):
+		s.link.end(packets.ErrServerShuttingDown)
+	default:
+		s.hook.log.Error(what, "client", s.link.client.ID, "error", err)
+		s.link.end(packets.ErrUnspecifiedError)
 	}
-	s.link.out.complete(id, code)
 }
 
 // strayLocked judges an acknowledgement of QoS 2 for an id that is not of QoS 2:

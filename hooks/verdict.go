@@ -21,19 +21,22 @@ type verdict struct {
 // Before MQTT 5 an acknowledgement can only mean success. So a message that was
 // not stored is not acknowledged, and the connection ends: the publisher still
 // has the message and sends it again [MQTT-4.4.0-1]. The same holds in every
-// version if the server is what ends.
+// version if the server is what ends, if another connection has the session, or
+// if nobody knows whether the message is stored.
 //
 // 0x95, packet too large, is not a code that PUBACK has; a message that the
 // store will never take is refused with 0x83.
 func judge(receipt inbox.Receipt, err error, v5 bool) verdict {
 	switch {
-	case err == nil && v5 && receipt.Matched == 0:
+	case err == nil && v5 && receipt.Matched == 0 && !receipt.Duplicate:
 		return verdict{code: packets.CodeNoMatchingSubscribers}
 	case err == nil:
 		return verdict{}
 	case errors.Is(err, inbox.ErrClosed), errors.Is(err, context.Canceled):
 		return verdict{code: packets.ErrServerShuttingDown, cut: true}
-	case !v5:
+	case errors.Is(err, inbox.ErrFenced):
+		return verdict{code: packets.ErrSessionTakenOver, cut: true}
+	case !v5, errors.Is(err, inbox.ErrUncertain):
 		return verdict{code: packets.ErrUnspecifiedError, cut: true}
 	case errors.Is(err, inbox.ErrFull):
 		return verdict{code: packets.ErrQuotaExceeded}

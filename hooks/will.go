@@ -130,5 +130,5 @@ func (h *Hook) publishWill(e *inbox.Envelope) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handover)
 	defer cancel()
-	h.take(ctx, e, func(_ inbox.Receipt, err error) { h.note(e, err) })
+	h.store.Append(ctx, e, func(_ inbox.Receipt, err error) { h.note(e, err) })
 }
