@@ -9,23 +9,30 @@ import (
 // FuzzInspect holds what inspection lets pass against the MQTT library's own
 // decoders and rules, which must take all of it.
 func FuzzInspect(f *testing.F) {
-	for _, seed := range []string{
-		"\x30\x05\x00\x01t\x00x", "\x32\x0C\x00\x01t\x00\x01\x03\x23\x00\x01xy", "\x82\x07\x00\x01\x00\x00\x01t\x02",
-		"\x82\x09\x00\x01\x02\x0B\x01\x00\x01t\x2E", "\xA2\x06\x00\x01\x00\x00\x01t", "\x40\x02\x00\x01",
-		"\x62\x04\x00\x01\x92\x00", "\xE0\x07\x00\x05\x11\x00\x00\x00\x01", "\xC0\x00", "\xE0\x01\x04",
-		"\x82\x06\x00\x01\x00\x00\x01t", "\xF0\x00", "\x30\x0B\x00\x01t\x07\x26\x00\x01k\x00\x01v",
+	for _, seed := range []struct {
+		first byte
+		body  string
+	}{
+		{0x30, "\x00\x01t\x00x"},
+		{0x32, "\x00\x01t\x00\x01\x03\x23\x00\x01xy"},
+		{0x30, "\x00\x01t\x07\x26\x00\x01k\x00\x01v"},
+		{0x40, "\x00\x01"},
+		{0x62, "\x00\x01\x92\x00"},
+		{0x82, "\x00\x01\x00\x00\x01t\x02"},
+		{0x82, "\x00\x01\x02\x0B\x01\x00\x01t\x2E"},
+		{0x82, "\x00\x01\x00\x00\x01t"},
+		{0xA2, "\x00\x01\x00\x00\x01t"},
+		{0xC0, ""},
+		{0xE0, "\x04"},
+		{0xE0, "\x00\x05\x11\x00\x00\x00\x01"},
+		{0xF0, ""},
 	} {
-		f.Add([]byte(seed), true)
-		f.Add([]byte(seed), false)
+		f.Add(seed.first, seed.body, true)
+		f.Add(seed.first, seed.body, false)
 	}
-	f.Fuzz(func(t *testing.T, frame []byte, v5 bool) {
-		if len(frame) < 2 {
-			return
-		}
-		remaining, header := lengthOf(frame)
-		if remaining != len(frame)-header || header > 5 {
-			return // finding the frame is not what is tested here
-		}
+	f.Fuzz(func(t *testing.T, first byte, body string, v5 bool) {
+		frame := framed(first, body)
+		_, header := lengthOf(frame)
 		whole := inspect(frame, header, len(frame), v5)
 		if partly := inspectWhole(frame, v5); (partly == nil) != (whole == nil) {
 			t.Fatalf("%x: %v, but %v if looked at piece by piece", frame, whole, partly)
@@ -46,20 +53,16 @@ func FuzzInspect(f *testing.F) {
 // FuzzInspectConnect is FuzzInspect for the first frame.
 func FuzzInspectConnect(f *testing.F) {
 	for _, seed := range []string{
-		"\x10\x0D\x00\x04MQTT\x04\x02\x00\x00\x00\x01i", "\x10\x0E\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01i",
-		"\x10\x1F\x00\x06MQIsdp\x03\xF6\x00\x00\x00\x01i\x00\x01w\x00\x01x\x00\x01u\x00\x02pp",
-		"\x10\x1B\x00\x04MQTT\x05\x06\x00\x00\x00\x00\x01i\x05\x18\x00\x00\x00\x01\x00\x01w\x00\x01x",
+		"\x00\x04MQTT\x04\x02\x00\x00\x00\x01i",
+		"\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01i",
+		"\x00\x06MQIsdp\x03\xF6\x00\x00\x00\x01i\x00\x01w\x00\x01x\x00\x01u\x00\x02pp",
+		"\x00\x04MQTT\x05\x06\x00\x00\x00\x00\x01i\x05\x18\x00\x00\x00\x01\x00\x01w\x00\x01x",
 	} {
-		f.Add([]byte(seed))
+		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		if len(frame) < 2 {
-			return
-		}
-		remaining, header := lengthOf(frame)
-		if remaining != len(frame)-header || header > 5 {
-			return
-		}
+	f.Fuzz(func(t *testing.T, body string) {
+		frame := framed(0x10, body)
+		_, header := lengthOf(frame)
 		if err := inspectConnect(frame, header); err != nil {
 			connackRefusing(frame, header, err)
 			return

@@ -122,7 +122,8 @@ func TestDisconnectReasonKeepsWill(t *testing.T) {
 			}
 		}
 	}
-	watcher.Silent(0)
+	b.publish("will", 1, 1)
+	wantPayloads(t, watcher.Payloads(1), numbers(1, 1)) // and no more wills
 	if b.dial(v5("client")).SessionPresent {
 		t.Error("session present, want it ended by the last DISCONNECT")
 	}
@@ -184,5 +185,6 @@ func TestLargeAck(t *testing.T) {
 	}
 	receiver.Ping()
 	receiver.Disconnect()
-	b.dial(v5("receiver")).Silent(0)
+	b.publish("a", 3, 3)
+	wantPayloads(t, b.dial(v5("receiver")).Payloads(1), numbers(3, 3))
 }
