@@ -202,6 +202,18 @@ type Inbox interface {
 	// under the rules of Append's, when that is stored and PUBCOMP may be sent.
 	Complete(id uint16, done func(known bool, err error))
 
+	// Give moves entries of this inbox, the one of a group, to the end of the inbox
+	// of a member, which must be of the same store: for each there is a new entry
+	// with the same message and the grant given here. They must be open in the
+	// state of this inbox, ascending, and their messages unchanged. When done
+	// gets nil, called under the rules of Append's, that is on stable storage as
+	// one step, and the entries are gone from this inbox, though Read may find them
+	// for a while: a state that is saved later is stored as if they were not open.
+	//
+	// Errors: ErrFenced if one of the inboxes is no more its owner's, ErrFull,
+	// ErrClosed. Then all entries are where they were.
+	Give(to Inbox, entries []Entry, done func(error))
+
 	// Close gives the inbox back: the state is saved as by Save(nil), the
 	// session gets the expiry that counts from now, and the owner is fenced.
 	// ExpiryAtOnce removes the session and everything in its inbox.

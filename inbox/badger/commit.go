@@ -15,6 +15,7 @@ import (
 const (
 	groupOperations = 2048
 	groupBytes      = 1 << 20
+	groupKeys       = 8 << 10 // before what must be in one transaction
 )
 
 // spareBuffers is how many buffers of blocks are kept for later groups: enough

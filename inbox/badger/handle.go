@@ -39,7 +39,8 @@ type handle struct {
 	resumed         inbox.State
 	resumedReceived []uint16
 
-	received map[uint16]bool // QoS 2 packet ids recorded; owned by the committer
+	received map[uint16]bool             // QoS 2 packet ids recorded; owned by the committer
+	given    map[inbox.Position]struct{} // see Give; owned by the committer
 
 	dirty  atomic.Bool   // a lazy save is queued
 	wake   chan struct{} // holds one; a hint that the fields below changed

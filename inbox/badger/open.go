@@ -116,7 +116,7 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, error) {
 		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored,
 		state: o.State, live: o.Live, isResumed: resumed,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
-		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{},
+		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{}, given: map[inbox.Position]struct{}{},
 	}
 	if !resumed {
 		h.position = s.sequence

@@ -47,7 +47,7 @@ func (g *group) saveState(h *handle, closed bool) {
 	if !sess.stored && !sess.spilled {
 		return
 	}
-	st := h.state()
+	st := h.withoutGiven(h.state())
 	g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
 	if !sess.stored {
 		return

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -21,6 +22,8 @@ type owner struct {
 
 	read   inbox.Position // the last that Next returned; guarded by store.mu
 	saving bool           // a lazy save is due; guarded by store.mu
+
+	given map[inbox.Position]struct{} // moved to others, and open in the owner's last state all the same; guarded by store.mu
 }
 
 var _ inbox.Inbox = (*owner)(nil)
@@ -188,7 +191,8 @@ func (o *owner) save(thenLocked func()) error {
 		return inbox.ErrFenced
 	}
 	if o.options.State != nil {
-		o.session.saveLocked(state)
+		o.session.saveLocked(o.withoutGivenLocked(state))
+		maps.DeleteFunc(o.given, func(p inbox.Position, _ struct{}) bool { return !isOpen(state, p) })
 	}
 	thenLocked()
 	return nil

@@ -1,6 +1,12 @@
 package memory
 
-import "github.com/mqtt-inbox/mqtt-inbox/inbox"
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
 
 // isGroup reports whether a receiver is that of a group: no client id has a NUL.
 func isGroup(r inbox.Receiver) bool { return len(r) > 0 && r[0] == 0 }
@@ -34,4 +40,50 @@ func (s *Store) leaveLocked(filter string) {
 		}
 	}
 	s.endLocked(group)
+}
+
+// Give implements [inbox.Inbox].
+func (o *owner) Give(to inbox.Inbox, entries []inbox.Entry, done func(error)) {
+	o.store.mu.Lock()
+	defer o.store.mu.Unlock()
+	err := o.giveLocked(to, entries)
+	if err != nil {
+		err = fmt.Errorf("give: %w", err)
+	}
+	o.store.callLocked(func() { done(err) })
+}
+
+func (o *owner) giveLocked(to inbox.Inbox, entries []inbox.Entry) error {
+	member, ok := to.(*owner)
+	if !ok || member.store != o.store {
+		return errors.New("not an inbox of this store")
+	}
+	if err := o.usableLocked(); err != nil {
+		return err
+	}
+	if err := member.usableLocked(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		o.given[e.Position] = struct{}{}
+		e.Position = o.store.nextLocked()
+		member.session.takeLocked(e, o.store)
+	}
+	o.session.entries = slices.DeleteFunc(o.session.entries, func(e inbox.Entry) bool {
+		_, given := o.given[e.Position]
+		return given
+	})
+	o.session.state = o.withoutGivenLocked(o.session.state)
+	return nil
+}
+
+// withoutGivenLocked takes out of a state what was given away since its owner
+// made it.
+func (o *owner) withoutGivenLocked(s inbox.State) inbox.State {
+	s = clone(s)
+	s.Open = slices.DeleteFunc(s.Open, func(d inbox.Delivery) bool {
+		_, given := o.given[d.Position]
+		return given
+	})
+	return s
 }

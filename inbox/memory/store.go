@@ -158,6 +158,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		received: slices.Collect(maps.Keys(held.received)),
 		read:     held.state.Sent,
 		wake:     make(chan struct{}, 1),
+		given:    map[inbox.Position]struct{}{},
 	}
 	return held.owner, resumed, nil
 }

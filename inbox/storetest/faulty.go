@@ -19,13 +19,15 @@ const (
 	AtNext      Point = "next"      // Next returns the error and does not move
 	AtSave      Point = "save"      // Save with done stores nothing, and done gets the error
 	AtComplete  Point = "complete"  // Complete changes nothing, and done gets the error
+	AtGive      Point = "give"      // Give moves nothing, and done gets the error
 )
 
 // Faulty is a store that fails where it is told to, and is otherwise the store
 // within. It may be used concurrently.
 //
-// The done of Append, Publish, Save and Complete keep their order and their goroutine: where the wrapper
-// stores nothing, it appends a message for nobody in its place.
+// The done of Append, Publish, Save, Complete and Give keep their order and their
+// goroutine: where the wrapper stores nothing, it appends a message for nobody in
+// its place.
 type Faulty struct {
 	inbox.Store
 
@@ -144,4 +146,15 @@ func (in *faultyInbox) Complete(id uint16, done func(known bool, err error)) {
 		return
 	}
 	in.Inbox.Complete(id, done)
+}
+
+func (in *faultyInbox) Give(to inbox.Inbox, entries []inbox.Entry, done func(error)) {
+	if err := in.faulty.call(AtGive); err != nil {
+		in.faulty.instead(func() { done(err) })
+		return
+	}
+	if wrapped, ok := to.(*faultyInbox); ok {
+		to = wrapped.Inbox
+	}
+	in.Inbox.Give(to, entries, done)
 }

@@ -122,6 +122,35 @@ func TestFaultyInbox(t *testing.T) {
 	}
 }
 
+func TestFaultyGive(t *testing.T) {
+	f, member := openFaulty(t)
+	const filter = "$share/g/a"
+	if _, err := member.Subscribe(t.Context(), inbox.Subscription{Filter: filter, QoS: 1}); err != nil {
+		t.Fatal(err)
+	}
+	e := &inbox.Envelope{Topic: "a", QoS: 1, Payload: []byte("1")}
+	f.Append(t.Context(), e, func(inbox.Receipt, error) {})
+	group, _, err := f.Open(t.Context(), inbox.GroupReceiver(filter), inbox.OpenOptions{Resume: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := group.Next(t.Context(), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Fail(storetest.AtGive, 1, errFault)
+	for _, want := range []error{errFault, nil} {
+		given := make(chan error, 1)
+		group.Give(member, page, func(err error) { given <- err })
+		if err := <-given; !errors.Is(err, want) {
+			t.Fatalf("give: %v, want %v", err, want)
+		}
+	}
+	if got := readAll(t, member, 2); got != "11" {
+		t.Errorf("the member has %s, want its own and the one given", got)
+	}
+}
+
 func TestFaultySave(t *testing.T) {
 	f, in := openFaulty(t)
 	f.Fail(storetest.AtSave, 1, errFault)

@@ -19,13 +19,15 @@ func (c *client) refused(want error) {
 	save := c.trySave()
 	publish := c.tryPublish(1, message("refused", 2, "refused")).err
 	_, complete := c.tryComplete(1)
+	give := c.tryGive(c)
 	closing := c.Close(c.tr.ctx, inbox.Ending{})
 	for _, call := range []struct {
 		name string
 		err  error
 	}{
 		{"Next", next}, {"Read", read}, {"Subscriptions", list}, {"Subscribe", subscribe},
-		{"Unsubscribe", unsubscribe}, {"Save", save}, {"Publish", publish}, {"Complete", complete}, {"Close", closing},
+		{"Unsubscribe", unsubscribe}, {"Save", save}, {"Publish", publish}, {"Complete", complete}, {"Give", give},
+		{"Close", closing},
 	} {
 		if !errors.Is(call.err, want) {
 			c.tr.Errorf("%s of %.40q returned %v, want %v", call.name, c.receiver, call.err, want)

@@ -95,6 +95,11 @@ var clauses = []struct {
 	{"shared/lives by its members", sharedLives},
 	{"shared/gets nothing retained", sharedNoRetained},
 
+	{"give/moves", giveMoves},
+	{"give/after a restart", giveRestarted},
+	{"give/refused", giveRefused},
+	{"give/much", giveMuch},
+
 	{"next/wakes", nextWakes},
 	{"next/cancel loses nothing", nextCancel},
 	{"next/max", nextMax},
