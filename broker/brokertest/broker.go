@@ -27,9 +27,10 @@ const (
 // Options say how the broker is started. The zero value starts the binary under
 // test on a free port with new, empty data.
 type Options struct {
-	Data string   // the data directory; empty for one that goes with the test
-	Args []string // further arguments
-	Env  []string // further environment, KEY=value
+	Data      string   // the data directory; empty for one that goes with the test
+	Args      []string // further arguments
+	Env       []string // further environment, KEY=value
+	WebSocket bool     // listens for WebSockets too
 
 	// Command starts another broker instead, for comparison. In its words
 	// {address}, {port} and {data} are replaced.
@@ -38,8 +39,9 @@ type Options struct {
 
 // Broker is one broker process, or the place where one was and will be again.
 type Broker struct {
-	Address string // host:port of the MQTT listener
-	Data    string // the data directory
+	Address   string // host:port of the MQTT listener
+	WebSocket string // host:port of the WebSocket listener; empty without one
+	Data      string // the data directory
 
 	t       testing.TB
 	command []string
@@ -57,6 +59,10 @@ func Start(t testing.TB, o Options) *Broker {
 	b := &Broker{t: t, Data: o.Data, env: append(os.Environ(), o.Env...)}
 	if b.Data == "" {
 		b.Data = filepath.Join(t.TempDir(), "data")
+	}
+	if o.WebSocket {
+		b.WebSocket = net.JoinHostPort("127.0.0.1", freePort(t))
+		o.Args = append([]string{"--ws", b.WebSocket}, o.Args...)
 	}
 	port := freePort(t)
 	b.Address = net.JoinHostPort("127.0.0.1", port)
