@@ -123,7 +123,7 @@ func TestKeysExpire(t *testing.T) {
 func TestBlockExpiresWithItsLast(t *testing.T) {
 	for _, last := range []int64{0, time.Now().Add(50 * time.Hour).UnixMilli()} {
 		s := openWith(t, badger.Options{Dir: t.TempDir(), Retention: -1})
-		connect(t, s, "a", inbox.ExpiryNever, "all")
+		connect(t, s, "a", inbox.ExpiryNever, "all", "drain/end")
 		const many = 2000 // a few groups, and so blocks with several entries
 		done := make(chan error, many)
 		for i := range many {
