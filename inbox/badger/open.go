@@ -199,8 +199,9 @@ func (h *handle) restore() error {
 }
 
 // Subscriptions implements [inbox.Inbox].
-func (h *handle) Subscriptions(ctx context.Context) (subs []inbox.Subscription, err error) {
-	err = h.s.do(ctx, "list subscriptions", func(*group) error {
+func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error) {
+	var subs []inbox.Subscription // after an error the committer may not be done with it
+	err := h.s.do(ctx, "list subscriptions", func(*group) error {
 		if !h.owns() {
 			return inbox.ErrFenced
 		}
@@ -208,16 +209,19 @@ func (h *handle) Subscriptions(ctx context.Context) (subs []inbox.Subscription, 
 		return nil
 	})
 	if err != nil {
-		return nil, err // the committer may not be done with subs
+		return nil, err
 	}
 	return subs, nil
 }
 
 // Subscribe implements [inbox.Inbox]: the index changes between two messages
 // of the same order, so a subscription begins exactly where it was committed.
-func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (existed []bool, err error) {
-	var since inbox.Position
-	err = h.s.do(ctx, "subscribe", func(g *group) error {
+func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
+	var (
+		existed []bool // after an error the committer may not be done with it
+		since   inbox.Position
+	)
+	err := h.s.do(ctx, "subscribe", func(g *group) error {
 		if !h.owns() {
 			return inbox.ErrFenced
 		}
@@ -237,7 +241,7 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) (exi
 		return nil
 	})
 	if err != nil {
-		return nil, err // the committer may not be done with existed
+		return nil, err
 	}
 	for i, sub := range subs {
 		if !wantsRetained(sub, existed[i]) {
@@ -268,8 +272,9 @@ func (g *group) putSubscription(inc incarnation, sub inbox.Subscription) error {
 }
 
 // Unsubscribe implements [inbox.Inbox].
-func (h *handle) Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error) {
-	err = h.s.do(ctx, "unsubscribe", func(g *group) error {
+func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
+	var existed []bool // after an error the committer may not be done with it
+	err := h.s.do(ctx, "unsubscribe", func(g *group) error {
 		if !h.owns() {
 			return inbox.ErrFenced
 		}
