@@ -144,13 +144,13 @@ func sharedEnds(tr *trial) {
 func sharedExpires(tr *trial) {
 	const filter = "$share/g/a"
 	begin := time.Now()
-	tr.member("x", lasting, filter).close(2)
+	tr.member("x", lasting, filter).close(3)
 	tr.member("y", lasting, filter).close(1)
 	tr.ends("y", begin, 1)
 	tr.publish("a", "m")
 	tr.restart()
 	tr.group(filter).only("m")
-	tr.ends("x", begin, 2)
+	tr.ends("x", begin, 3)
 	tr.noGroup("expired", filter)
 	tr.restart()
 	tr.noGroup("expired and restarted", filter)
