@@ -381,3 +381,38 @@ func TestIndexMatchAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Members counts exactly one filter, whatever lies around it.
+func TestIndexMembers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := NewIndex()
+	filters := []string{"a", "a/#", "a/+", "a/b", "#", "+", "$share/g/a", "$share/g/a/#", "$share/g/#", "", "/", "a/"}
+	want := map[string]map[Member]bool{}
+	for range 5000 {
+		m, f := Member(1+rng.IntN(5)), filters[rng.IntN(len(filters))]
+		if want[f] == nil {
+			want[f] = map[Member]bool{}
+		}
+		switch rng.IntN(5) {
+		case 0:
+			x.RemoveAll(m)
+			for _, members := range want {
+				delete(members, m)
+			}
+		case 1, 2:
+			x.Unsubscribe(m, f)
+			delete(want[f], m)
+		default:
+			x.Subscribe(m, Subscription{Filter: f})
+			want[f][m] = true
+		}
+		for _, f := range filters {
+			if got := x.Members(f); got != len(want[f]) {
+				t.Fatalf("%q has %d members, want %d", f, got, len(want[f]))
+			}
+		}
+	}
+	if got := x.Members("never/seen"); got != 0 {
+		t.Fatalf("an unknown filter has %d members", got)
+	}
+}

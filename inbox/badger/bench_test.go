@@ -115,3 +115,65 @@ func BenchmarkNext(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPublish measures exactly-once publishing: each message is stored with
+// its packet id, which is completed and used again.
+func BenchmarkPublish(b *testing.B) {
+	s := open(b, b.TempDir())
+	defer s.Close()
+	subscribe(b, s, 1, false)
+	in, _, err := s.Open(background, "publisher", inbox.OpenOptions{Expiry: inbox.ExpiryNever})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const inFlight = 100
+	window := make(chan uint16, inFlight)
+	for id := range uint16(inFlight) {
+		window <- id + 1
+	}
+	payload := make([]byte, 256)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		id := <-window
+		in.Publish(background, id, &inbox.Envelope{Topic: "to/r0", Payload: payload, QoS: 2}, func(_ inbox.Receipt, err error) {
+			if err != nil {
+				b.Error(err)
+			}
+			go in.Complete(id, func(bool, error) { window <- id }) // done must not call the store
+		})
+	}
+	for range inFlight {
+		<-window
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+}
+
+// BenchmarkRetained measures a subscription to 10,000 retained messages, and one
+// to a single of them.
+func BenchmarkRetained(b *testing.B) {
+	s := open(b, b.TempDir())
+	defer s.Close()
+	const retained = 10_000
+	var wg sync.WaitGroup
+	wg.Add(retained)
+	for i := range retained {
+		s.Append(background, &inbox.Envelope{Topic: fmt.Sprint("r/", i), Payload: make([]byte, 256), QoS: 1, Retain: true},
+			func(inbox.Receipt, error) { wg.Done() })
+	}
+	wg.Wait()
+	for _, filter := range []string{"r/+", "r/7777"} {
+		b.Run(filter, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				in, _, err := s.Open(background, "r", inbox.OpenOptions{Expiry: inbox.ExpiryNever, Fresh: true})
+				if err == nil {
+					_, err = in.Subscribe(background, inbox.Subscription{Filter: filter, QoS: 1})
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

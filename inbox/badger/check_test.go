@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
@@ -144,7 +145,7 @@ func drain(t testing.TB, s inbox.Store, r inbox.Receiver) (all []inbox.Entry) {
 	}
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	publish(t, s, &inbox.Envelope{Topic: "drain/end", QoS: 1})
+	publish(t, s, &inbox.Envelope{Topic: "drain/end", QoS: 1, Time: time.Now().UnixMilli()})
 	for {
 		page, err := in.Next(ctx, 1000, 1<<20)
 		if err != nil {

@@ -1,9 +1,12 @@
 package badger
 
 import (
+	"context"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // OpenSweeping opens a store that sweeps as often as a test wants.
@@ -27,4 +30,66 @@ func (s *Store) Keys() map[string]int {
 		panic(err)
 	}
 	return n
+}
+
+// Expiries returns when Badger may drop the keys of one kind, in seconds; 0 for
+// never.
+func (s *Store) Expiries(kind byte) (at []uint64) {
+	err := s.db.View(func(txn *badger.Txn) error {
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{kind}})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			at = append(at, it.Item().ExpiresAt())
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	return at
+}
+
+// ExpiryMargin is how much longer a key stays than its message is delivered.
+const ExpiryMargin = expiryMargin
+
+// DropBodies deletes every body, as if their time were over.
+func (s *Store) DropBodies() error {
+	return s.do(context.Background(), "drop bodies", func(g *group) error {
+		return each(g.txn, []byte{prefixBody}, func(k, _ []byte) error {
+			g.delete(append([]byte(nil), k...))
+			return nil
+		})
+	})
+}
+
+// Timers returns how many timers are set.
+func (s *Store) Timers() (n int) {
+	err := s.do(context.Background(), "count timers", func(*group) error {
+		n = len(s.timers)
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// PublishSplit publishes a message under a packet id, and the will of the same
+// inbox, in a group that takes several transactions, and returns the keys that
+// were on disk before the last of them.
+func PublishSplit(in inbox.Inbox, id uint16, e *inbox.Envelope) (early map[string]int, err error) {
+	h := in.(*handle)
+	record := inbox.AppendEnvelope(nil, e)
+	err = h.s.do(context.Background(), "publish", func(g *group) error {
+		if _, err := g.publishOnce(&operation{from: h, packetID: id, envelope: e, record: &record}); err != nil {
+			return err
+		}
+		g.publishWill(h.member)
+		for range 5 {
+			g.put(keyPadding, make([]byte, 1<<20-1))
+		}
+		early = h.s.Keys()
+		return nil
+	})
+	return early, err
 }

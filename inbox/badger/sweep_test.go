@@ -2,6 +2,7 @@ package badger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -134,31 +135,49 @@ func TestSweep(t *testing.T) {
 	eventually(t, s, map[string]int{"i": 0, "m": 0, "c": 0})
 }
 
-// An ended session leaves nothing, also if the process ends before it is purged.
-func TestPurge(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir) // sweeps too late for this test
-	a := connect(t, s, "a", inbox.ExpiryNever, "all", "x/+")
-	b := connect(t, s, "b", inbox.ExpiryNever, "all")
-	for range 3 {
-		publish(t, s, &inbox.Envelope{Topic: "all", QoS: 1})
-		publish(t, s, &inbox.Envelope{Topic: "x/1", QoS: 1})
-	}
-	if err := a.Close(background, inbox.Ending{Expiry: inbox.ExpiryAtOnce}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(background, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = sweeping(t, dir)
+// A retained message is one key, whatever was there before; its copies are
+// swept like anything else.
+func TestSweepRetained(t *testing.T) {
+	s := sweeping(t, t.TempDir())
 	defer s.Close()
-	eventually(t, s, map[string]int{"S": 1, "u": 1, "i": 3, "m": 3, "p": 0, "k": 1})
-	connect(t, s, "b", inbox.ExpiryAtOnce)
-	connect(t, s, "b", inbox.ExpiryAtOnce) // takes over a session that now ends with its link
-	eventually(t, s, map[string]int{"i": 0, "m": 0, "c": 0, "p": 0, "k": 0})
+	for i := range 10 {
+		publish(t, s, &inbox.Envelope{Topic: "a", QoS: 1, Retain: true, Payload: []byte{1}})
+		publish(t, s, &inbox.Envelope{Topic: fmt.Sprint("b/", i), QoS: 1, Retain: true, Payload: []byte{1}})
+	}
+	eventually(t, s, map[string]int{"R": 11, "i": 0, "m": 0})
+	a := connect(t, s, "a", inbox.ExpiryNever, "#")
+	ids, _ := a.take(t, 11)
+	a.finish(ids...)
+	eventually(t, s, map[string]int{"R": 11, "i": 0, "m": 0})
+	if _, err := a.Unsubscribe(background, "#"); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, s, &inbox.Envelope{Topic: "a", Retain: true})
+	eventually(t, s, map[string]int{"R": 10, "i": 0, "m": 0})
+}
+
+// A packet id that was completed leaves nothing.
+func TestSweepReceived(t *testing.T) {
+	s := sweeping(t, t.TempDir())
+	defer s.Close()
+	a := connect(t, s, "a", inbox.ExpiryNever)
+	for id := range uint16(10) {
+		done := make(chan error, 2)
+		a.Publish(background, id+1, &inbox.Envelope{Topic: "all", QoS: 2}, func(_ inbox.Receipt, err error) { done <- err })
+		a.Publish(background, id+1, &inbox.Envelope{Topic: "all", QoS: 2}, func(_ inbox.Receipt, err error) { done <- err })
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, s, map[string]int{"x": 10})
+	for id := range uint16(10) {
+		done := make(chan error, 1)
+		a.Complete(id+1, func(_ bool, err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, s, map[string]int{"x": 0})
 }
 
 // A session that ends with its link is in memory, but for what its receiver is

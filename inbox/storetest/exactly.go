@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -200,4 +201,52 @@ func publishRetained(tr *trial) {
 	c.tryPublish(1, first)
 	c.tryPublish(1, again)
 	tr.retains("a", "first")
+}
+
+// Links come and go while a publisher repeats each message until it is answered:
+// every one is stored once, and in order.
+func publishStorm(tr *trial) {
+	tr.connect("reader", lasting).subscribe("a", 2)
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := tr.tryConnect("c", inbox.OpenOptions{Expiry: lasting}); err != nil {
+				tr.Errorf("open: %v", err)
+				return
+			}
+		}
+	})
+	n := size(300, 100)
+	c := tr.connect("c", lasting)
+	until := func(what string, try func() error) {
+		tr.Helper()
+		for {
+			err := try()
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, inbox.ErrFenced) {
+				tr.Fatalf("%s: %v", what, err)
+			}
+			c = tr.connect("c", lasting)
+		}
+	}
+	for i := range n {
+		id := uint16(i%7 + 1)
+		for range 1 + i%2 { // every other one again, as if the answer had been lost
+			until("publish", func() error { return c.tryPublish(id, message("a", 2, fmt.Sprint("m-", i))).err })
+		}
+		until("complete", func() error { _, err := c.tryComplete(id); return err })
+	}
+	close(stop)
+	others.Wait()
+	tr.restart()
+	tr.connect("c", lasting).hasReceived()
+	tr.connect("reader", lasting).only(numbers("m", n)...)
 }

@@ -176,3 +176,41 @@ func TestFaultySave(t *testing.T) {
 		in = again
 	}
 }
+
+func TestFaultyPublish(t *testing.T) {
+	f, in := openFaulty(t)
+	publish := func(id uint16) error {
+		done := make(chan error, 1)
+		in.Publish(t.Context(), id, &inbox.Envelope{Topic: "t", QoS: 2, Payload: fmt.Append(nil, id)},
+			func(_ inbox.Receipt, err error) { done <- err })
+		return <-done
+	}
+	complete := func(id uint16) (known bool, err error) {
+		done := make(chan struct{})
+		in.Complete(id, func(k bool, e error) { known, err = k, e; close(done) })
+		<-done
+		return known, err
+	}
+	f.Fail(storetest.AtAppend, 1, errFault)
+	f.Fail(storetest.AtDone, 2, inbox.ErrUncertain)
+	f.Fail(storetest.AtComplete, 3, errFault)
+	for i, want := range []error{errFault, inbox.ErrUncertain, nil} {
+		if err := publish(uint16(i + 1)); !errors.Is(err, want) {
+			t.Errorf("publish %d: %v, want %v", i+1, err, want)
+		}
+	}
+	if got := readAll(t, in, 2); got != "23" {
+		t.Errorf("stored %s, want 23", got)
+	}
+	for i, want := range []struct {
+		known bool
+		err   error
+	}{{false, nil}, {true, nil}, {false, errFault}} {
+		if known, err := complete(uint16(i + 1)); known != want.known || !errors.Is(err, want.err) {
+			t.Errorf("complete %d: %v, %v, want %v, %v", i+1, known, err, want.known, want.err)
+		}
+	}
+	if known, err := complete(3); !known || err != nil {
+		t.Errorf("a complete that failed changed something: %v, %v", known, err)
+	}
+}

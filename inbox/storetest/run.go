@@ -84,6 +84,7 @@ var clauses = []struct {
 	{"publish/forgotten with the session", publishForgotten},
 	{"publish/done in order", publishDoneInOrder},
 	{"publish/retained", publishRetained},
+	{"publish/takeover storm", publishStorm},
 
 	{"shared/once while all are away", sharedOnce},
 	{"shared/grant", sharedGrant},
@@ -94,6 +95,7 @@ var clauses = []struct {
 	{"shared/after a restart", sharedRestarted},
 	{"shared/lives by its members", sharedLives},
 	{"shared/gets nothing retained", sharedNoRetained},
+	{"shared/members come and go", sharedChurn},
 
 	{"give/moves", giveMoves},
 	{"give/after a restart", giveRestarted},

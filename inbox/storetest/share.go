@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -142,14 +143,14 @@ func sharedEnds(tr *trial) {
 
 func sharedExpires(tr *trial) {
 	const filter = "$share/g/a"
-	tr.member("x", lasting, filter).close(2)
 	begin := time.Now()
+	tr.member("x", lasting, filter).close(3)
 	tr.member("y", lasting, filter).close(1)
 	tr.ends("y", begin, 1)
 	tr.publish("a", "m")
 	tr.restart()
 	tr.group(filter).only("m")
-	tr.ends("x", begin, 2)
+	tr.ends("x", begin, 3)
 	tr.noGroup("expired", filter)
 	tr.restart()
 	tr.noGroup("expired and restarted", filter)
@@ -232,4 +233,57 @@ func sharedNoRetained(tr *trial) {
 	c.only()
 	tr.group("$share/g/a").only()
 	tr.group("$share/g/#").only()
+}
+
+// Members come and go and one stays: the group misses nothing and gets nothing
+// twice, whoever reads its inbox.
+func sharedChurn(tr *trial) {
+	const filter = "$share/g/count"
+	tr.member("stays", lasting, filter).close(lasting)
+	counter := tr.startCounter("count")
+	stop := make(chan struct{})
+	var members sync.WaitGroup
+	for i := range 3 {
+		members.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				expiry := lasting * inbox.Expiry(n%2)
+				c, err := tr.tryConnect(inbox.Receiver(fmt.Sprint("m", i)), inbox.OpenOptions{Expiry: expiry, Fresh: n%3 == 0})
+				if err == nil {
+					_, err = c.Subscribe(tr.ctx, inbox.Subscription{Filter: filter, QoS: 1})
+				}
+				if err == nil && n%4 == 0 {
+					_, err = c.Unsubscribe(tr.ctx, filter)
+				}
+				if err == nil && n%5 == 0 {
+					err = c.Close(tr.ctx, inbox.Ending{Expiry: expiry})
+				}
+				if err != nil {
+					tr.Errorf("member %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	var got []inbox.Entry
+	for range 10 {
+		counter.further(tr, 50)
+		g := tr.group(filter)
+		page := g.take(30)
+		got = append(got, page...)
+		g.finish(page...)
+		g.save()
+	}
+	close(stop)
+	members.Wait()
+	end := counter.end(tr)
+	tr.restart()
+	got = append(got, tr.group(filter).rest()...)
+	if first, last := contiguous(tr, got); first != 0 || last != end-1 {
+		tr.Fatalf("from %d to %d, want 0 to %d", first, last, end-1)
+	}
 }
