@@ -58,11 +58,7 @@ func newDisk(t *testing.T) *disk {
 	if os.Geteuid() != 0 {
 		t.Skip("a disk of its own can be mounted by root only")
 	}
-	for _, tool := range []string{"mkfs.ext4", "losetup", "mount", "umount"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	brokertest.NeedTools(t, "mkfs.ext4", "losetup", "mount", "umount")
 	image := filepath.Join(t.TempDir(), "disk")
 	d := &disk{t: t, dir: t.TempDir()}
 	f, err := os.Create(image)

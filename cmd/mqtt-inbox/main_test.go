@@ -246,7 +246,7 @@ func TestBenchAckFanoutToARunningBroker(t *testing.T) {
 }
 
 func TestBenchReplay(t *testing.T) {
-	r := command(t, "bench", "replay", "--receivers", "1,3", "--messages", "1600", "--sessions", "20")
+	r := command(t, "bench", "replay", "--receivers", "1,3", "--messages", "1600", "--sessions", "20", "--settle", "0s")
 	if r.code != exitDone {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}

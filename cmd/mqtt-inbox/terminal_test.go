@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -30,14 +29,7 @@ type terminal struct {
 
 func newTerminal(t *testing.T, b *brokertest.Broker) terminal {
 	t.Helper()
-	for _, tool := range []string{"mosquitto_pub", "mosquitto_sub"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("CI") != "" {
-				t.Fatalf("%s is needed: %v", tool, err)
-			}
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	brokertest.NeedTools(t, "mosquitto_pub", "mosquitto_sub", "stdbuf")
 	host, port, err := net.SplitHostPort(b.Address)
 	if err != nil {
 		t.Fatal(err)

@@ -131,11 +131,12 @@ func checkTables(dir string) error {
 	if err != nil {
 		return fmt.Errorf("list tables: %w", err)
 	}
-	if err := checkManifest(dir, tables); err != nil {
+	listed, err := checkManifest(dir, tables)
+	if err != nil {
 		return err
 	}
-	for _, t := range tables {
-		if err := checkTable(t); err != nil {
+	for id := range listed { // others are leftovers of a crash, perhaps empty, which Badger removes
+		if err := checkTable(table.NewFilename(id, dir)); err != nil {
 			return err
 		}
 	}
@@ -145,44 +146,44 @@ func checkTables(dir string) error {
 // checkManifest refuses a list of tables that is missing or cut while there are
 // tables that it does not name: Badger would take them for leftovers of a crash
 // and delete them.
-func checkManifest(dir string, tables []string) error {
+func checkManifest(dir string, tables []string) (map[uint64]badger.TableManifest, error) {
 	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
 	if errors.Is(err, fs.ErrNotExist) && len(tables) == 0 {
-		return nil // a new directory
+		return nil, nil // a new directory
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there are %d tables but no MANIFEST that lists them; opening would delete them: restore MANIFEST or a backup",
+		return nil, fmt.Errorf("%w: there are %d tables but no MANIFEST that lists them; opening would delete them: restore MANIFEST or a backup",
 			inbox.ErrDamaged, len(tables))
 	}
 	if err != nil {
-		return fmt.Errorf("open list of tables: %w", err)
+		return nil, fmt.Errorf("open list of tables: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("look at list of tables: %w", err)
+		return nil, fmt.Errorf("look at list of tables: %w", err)
 	}
 	manifest, whole, err := badger.ReplayManifestFile(f, 0, badger.Options{})
 	if err != nil {
-		return fmt.Errorf("%w: MANIFEST cannot be read: restore it or a backup; Badger says: %w", inbox.ErrDamaged, err)
+		return nil, fmt.Errorf("%w: MANIFEST cannot be read: restore it or a backup; Badger says: %w", inbox.ErrDamaged, err)
 	}
 	for id := range manifest.Tables {
 		name := table.NewFilename(id, dir)
 		if _, err := os.Stat(name); err != nil {
-			return fmt.Errorf("%w: table %s is missing: restore it or a backup: %w", inbox.ErrDamaged, name, err)
+			return nil, fmt.Errorf("%w: table %s is missing: restore it or a backup: %w", inbox.ErrDamaged, name, err)
 		}
 	}
 	if whole == st.Size() {
-		return nil
+		return manifest.Tables, nil
 	}
 	for _, t := range tables {
 		id, ok := table.ParseFileID(t)
 		if _, listed := manifest.Tables[id]; ok && !listed {
-			return fmt.Errorf("%w: MANIFEST is cut and does not list table %s; opening would delete it: restore MANIFEST or a backup",
+			return nil, fmt.Errorf("%w: MANIFEST is cut and does not list table %s; opening would delete it: restore MANIFEST or a backup",
 				inbox.ErrDamaged, t)
 		}
 	}
-	return nil
+	return manifest.Tables, nil
 }
 
 // checkTable looks at the end of a table: ... index, its length, checksum, its
@@ -192,7 +193,7 @@ func checkTable(name string) error {
 	if err != nil {
 		return fmt.Errorf("open table: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("look at table: %w", err)

@@ -52,7 +52,7 @@ func adviseTables(dir string, tables map[uint64]bool) error {
 	if err != nil {
 		return fmt.Errorf("read mappings: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())

@@ -34,9 +34,8 @@ func sessionsList(tr *trial) {
 	tr.connect("linked", inbox.ExpiryAtOnce)
 	tr.connect("absent", 10).close(7)
 	tr.connect("for ever", inbox.ExpiryNever).close(inbox.ExpiryNever)
-	again := tr.connect("again", 10)
-	again.close(10)
-	again = tr.connect("again", 20)
+	tr.connect("again", 10).close(10)
+	tr.connect("again", 20)
 
 	check := func(when string, want ...inbox.Session) {
 		tr.Helper()

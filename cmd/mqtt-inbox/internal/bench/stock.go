@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 
@@ -18,7 +17,7 @@ import (
 // that this broker is compared with. With a directory it stores with mochi's
 // own Badger hook, each write synced.
 func ServeStock(ctx context.Context, address, dir string) error {
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	quiet := slog.New(slog.DiscardHandler)
 	server := mqtt.New(&mqtt.Options{Logger: quiet, SysTopicResendInterval: 1})
 	if err := server.AddHook(new(auth.AllowHook), nil); err != nil {
 		return fmt.Errorf("add hook: %w", err)
