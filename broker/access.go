@@ -13,7 +13,9 @@ type Access interface {
 	// kept or logged.
 	Connect(c Client, password []byte) bool
 
-	// Publish reports whether a client may publish to a topic.
+	// Publish reports whether a client may publish to a topic. Whoever may not
+	// is refused when it connects with a will for that topic; it is not asked
+	// again when the will is published.
 	Publish(c Client, topic string) bool
 
 	// Subscribe reports whether a client may subscribe with a filter.

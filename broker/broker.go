@@ -93,10 +93,12 @@ func newServer(o Options) *mqtt.Server {
 
 // attach adds the hooks and the listeners.
 func (b *Broker) attach() error {
+	access := &accessHook{access: b.options.Access}
 	hook, err := hooks.New(b.store, hooks.Options{
 		Window:          b.options.Window,
 		ConnectTimeout:  b.options.ConnectTimeout,
 		SessionExpiryV3: b.options.SessionExpiry,
+		MayPublish:      func(cl *mqtt.Client, topic string) bool { return access.OnACLCheck(cl, topic, true) },
 		Log:             b.options.Log,
 	})
 	if err != nil {
@@ -106,7 +108,7 @@ func (b *Broker) attach() error {
 	if err := hook.Attach(b.server); err != nil {
 		return fmt.Errorf("attach inbox hook: %w", err)
 	}
-	if err := b.server.AddHook(&accessHook{access: b.options.Access}, nil); err != nil {
+	if err := b.server.AddHook(access, nil); err != nil {
 		return fmt.Errorf("add access hook: %w", err)
 	}
 	if err := b.server.AddHook(&sysHook{server: b.server, store: b.store}, nil); err != nil {

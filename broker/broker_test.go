@@ -299,6 +299,10 @@ func TestAccessIsAsked(t *testing.T) {
 	if code := alice.Subscribe("from/alice", 1); code != 1 {
 		t.Errorf("SUBACK for what is allowed: %#x", code)
 	}
+	will := mqtttest.Options{ClientID: "c", Version: 5, Username: "alice", Password: "secret", Will: &mqtttest.Will{Topic: "forbidden"}}
+	if pk := mqtttest.Refused(t, b.Addresses()[0], will); pk.ReasonCode != 0x87 {
+		t.Errorf("will where it may not publish: %s, want 0x87", mqtttest.Describe(pk))
+	}
 	if code := alice.Subscribe("from/bob", 1); code != 0x87 {
 		t.Errorf("SUBACK for what is not: %#x, want 0x87", code)
 	}

@@ -42,8 +42,10 @@ type link struct {
 	client      *mqtt.Client
 	connect     packets.ConnectParams // for the will
 	v5          bool
-	turn        bool     // holds the turn of its client id
-	session     *session // nil until it is open
+	refused     packets.Code // why the client does not get its session
+	goodbye     bool         // the client has taken its leave
+	turn        bool         // holds the turn of its client id
+	session     *session     // nil until it is open
 	subscribing subscribing
 
 	read    chan struct{} // the read goroutine reads no more

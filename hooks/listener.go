@@ -67,7 +67,6 @@ func (ln *listener) serve(id string, l *link, establish listeners.EstablishFn) (
 	defer func() {
 		if reason := recover(); reason != nil {
 			ln.hook.log.Error("panic on a connection", "remote", l.RemoteAddr(), "panic", reason, "stack", string(debug.Stack()))
-			ln.hook.lastWill(l)
 			err = fmt.Errorf("panic: %v", reason)
 		}
 	}()

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	mqtt "github.com/mochi-mqtt/server/v2"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -40,6 +42,16 @@ type Options struct {
 	// outlives its connection if it connects without Clean Session. Such a
 	// client cannot say it itself; by default 7 days.
 	SessionExpiryV3 inbox.Expiry
+
+	// MaxKeepAlive is the longest keep alive of an MQTT 5 client, in seconds. One
+	// that wants a longer one, or none, is told to keep to this; 0, the default,
+	// leaves it to the clients. Older clients cannot be told.
+	MaxKeepAlive uint16
+
+	// MayPublish reports whether a client may publish to a topic. It is asked
+	// for wills alone, when the client connects: other messages have passed the
+	// server's own access rules. Nil allows every will.
+	MayPublish func(cl *mqtt.Client, topic string) bool
 
 	// Log takes what an operator should know; by default slog.Default().
 	Log *slog.Logger

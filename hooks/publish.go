@@ -125,20 +125,6 @@ func (l *link) refuse(kind byte, id uint16, code packets.Code) {
 	}
 }
 
-// OnPacketProcessed refuses what the MQTT library passes over in silence: a
-// message of QoS 1 or 2 to a topic of the server's own, of which its publisher
-// would never hear again.
-func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) {
-	if pk.FixedHeader.Type != packets.Publish || pk.FixedHeader.Qos == 0 || err != nil {
-		return
-	}
-	l := linkOf(cl)
-	if l == nil || mqtt.IsValidFilter(pk.TopicName, true) {
-		return
-	}
-	l.refuse(ackOf(&pk), pk.PacketID, packets.ErrTopicNameInvalid)
-}
-
 // isSystem reports whether a topic or a filter is of the server's own values,
 // which the MQTT library publishes and retains.
 func isSystem(name string) bool { return strings.HasPrefix(name, mqtt.SysPrefix) }

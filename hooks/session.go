@@ -5,16 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
-
-// handover bounds how long a connection waits for an earlier one of the same
-// client id to end, and how long giving back a session may take.
-const handover = 10 * time.Second
 
 // session is a session while it has a connection: an open inbox and what its
 // receiver has been sent.
@@ -55,6 +50,7 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 	s.inbox, s.resumed, err = h.store.Open(ctx, inbox.Receiver(cl.ID), inbox.OpenOptions{
 		Fresh:  fresh,
 		Expiry: h.expiry(l),
+		Will:   willOf(cl, &l.connect),
 		State:  s.state,
 		Live:   s.live,
 	})

@@ -190,7 +190,9 @@ func TestSessionExpiryInDisconnect(t *testing.T) {
 		}
 		return false
 	}, "the session has the server's maximum of 7200 s")
-	c = b.dial(mqtttest.Options{ClientID: "y", Version: 5})
+	watcher := b.dial(v5("watcher"))
+	watcher.Subscribe("will", 1)
+	c = b.dial(mqtttest.Options{ClientID: "y", Version: 5, Will: &mqtttest.Will{Topic: "will", Payload: "y", Delay: 3600}})
 	c.Send(packets.Packet{
 		FixedHeader: packets.FixedHeader{Type: packets.Disconnect},
 		Properties:  packets.Properties{SessionExpiryInterval: 3600, SessionExpiryIntervalFlag: true},
@@ -198,6 +200,7 @@ func TestSessionExpiryInDisconnect(t *testing.T) {
 	if code := c.WaitDisconnect(); code != 0x82 {
 		t.Errorf("DISCONNECT %#x, want 0x82", code)
 	}
+	wantPayloads(t, watcher.Payloads(1), []string{"y"}) // its session has ended
 }
 
 // Field case 121: client ids that look alike are different.

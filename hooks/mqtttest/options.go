@@ -45,8 +45,9 @@ type Will struct {
 	Retain  bool
 
 	// MQTT 5 only.
-	Delay  uint32 // seconds
-	Expiry uint32 // seconds; 0 for never
+	Delay      uint32 // seconds
+	Expiry     uint32 // seconds; 0 for never
+	Properties packets.Properties
 }
 
 // packet returns the CONNECT of these options.
@@ -72,7 +73,8 @@ func (o Options) packet() packets.Packet {
 		pk.Connect.WillFlag = true
 		pk.Connect.WillTopic, pk.Connect.WillPayload = w.Topic, []byte(w.Payload)
 		pk.Connect.WillQos, pk.Connect.WillRetain = w.QoS, w.Retain
-		pk.Connect.WillProperties = packets.Properties{WillDelayInterval: w.Delay, MessageExpiryInterval: w.Expiry}
+		pk.Connect.WillProperties = w.Properties
+		pk.Connect.WillProperties.WillDelayInterval, pk.Connect.WillProperties.MessageExpiryInterval = w.Delay, w.Expiry
 	}
 	pk.Properties = packets.Properties{
 		SessionExpiryInterval:     o.SessionExpiry,

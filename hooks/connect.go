@@ -1,0 +1,126 @@
+package hooks
+
+import (
+	"errors"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// readConnect meets a client. It takes away from the MQTT library what the
+// library would refuse or get wrong: an empty password, which the protocol
+// allows, and the will, which the store has.
+func (h *Hook) readConnect(l *link, cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	l.client = cl
+	l.v5 = pk.ProtocolVersion == 5
+	l.out.speak(l.v5)
+	l.connect = pk.Connect
+
+	c := &pk.Connect
+	c.PasswordFlag = c.PasswordFlag && len(c.Password) > 0
+	c.WillFlag, c.WillRetain, c.WillQos = false, false, 0
+	c.WillTopic, c.WillPayload, c.WillProperties = "", nil, packets.Properties{}
+	return pk
+}
+
+// OnConnect takes a client up, before it has proved who it is.
+func (h *Hook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
+	l := linkOf(cl)
+	if l == nil {
+		h.log.Error("connection refused", "remote", cl.Net.Remote, "listener", cl.Net.Listener, "error", errNotLinked)
+		return errors.Join(errNotLinked, h.server.SendConnack(cl, packets.ErrServerUnavailable, false, nil))
+	}
+	if longest := h.options.MaxKeepAlive; l.v5 && longest > 0 && (cl.State.Keepalive == 0 || cl.State.Keepalive > longest) {
+		cl.State.Keepalive, cl.State.ServerKeepalive = longest, true // CONNACK says so [MQTT-3.1.2-21]
+	}
+
+	// The library would leave out a topic that it has sent before, also where the
+	// client never got that packet.
+	cl.Properties.Props.TopicAliasMaximum = 0
+	return nil
+}
+
+// OnSessionEstablish opens the client's session, once it has proved who it is
+// and before CONNACK. What goes wrong is told by CONNACK.
+func (h *Hook) OnSessionEstablish(cl *mqtt.Client, pk packets.Packet) {
+	l := linkOf(cl)
+	if l == nil {
+		return
+	}
+	l.in.idle = time.Duration(cl.State.Keepalive) * time.Second * 3 / 2
+	l.refused = h.judgeWill(l)
+	if l.refused == packets.CodeSuccess {
+		if err := h.open(l, &pk); err != nil {
+			l.refused = packets.ErrServerUnavailable
+			h.log.Warn("session not opened", "client", cl.ID, "remote", cl.Net.Remote, "error", err)
+		}
+	}
+	if l.session == nil && !l.turn {
+		cl.ID = "" // so that the library ends no other connection of this client
+	}
+}
+
+// refusal returns the code that CONNACK has for a reason. Before MQTT 5 there
+// are five [MQTT-3.2.2-8].
+func refusal(code packets.Code, v5 bool) byte {
+	if v5 {
+		return code.Code
+	}
+	switch code.Code {
+	case packets.ErrUnsupportedProtocolVersion.Code:
+		return packets.Err3UnsupportedProtocolVersion.Code
+	case packets.ErrClientIdentifierNotValid.Code:
+		return packets.Err3ClientIdentifierNotValid.Code
+	case packets.ErrBadUsernameOrPassword.Code, packets.ErrNotAuthorized.Code, packets.ErrBanned.Code,
+		packets.ErrTopicNameInvalid.Code, packets.ErrRetainNotSupported.Code, packets.ErrQosNotSupported.Code:
+		return packets.Err3NotAuthorized.Code
+	}
+	return packets.Err3ServerUnavailable.Code
+}
+
+// completeConnack says whether there was a session, and what the server takes,
+// which the MQTT library does not know.
+func (h *Hook) completeConnack(l *link, pk *packets.Packet) {
+	if pk.ReasonCode == packets.CodeSuccess.Code && l.session == nil {
+		pk.ReasonCode = refusal(l.refused, l.v5)
+		pk.Properties = packets.Properties{ReasonString: l.refused.Reason}
+	}
+	if pk.ReasonCode != packets.CodeSuccess.Code {
+		pk.SessionPresent = false                              // [MQTT-3.2.2-6]
+		if pk.ReasonCode >= packets.ErrUnspecifiedError.Code { // which the library says to older clients too
+			pk.ReasonCode = refusal(packets.Code{Code: pk.ReasonCode}, l.v5)
+		}
+		return
+	}
+	pk.SessionPresent = l.session.resumed // [MQTT-3.2.2-2] [MQTT-3.2.2-3]
+	capabilities := h.server.Options.Capabilities
+	pk.Properties.MaximumPacketSize = capabilities.MaximumPacketSize
+	pk.Properties.TopicAliasMaximum = capabilities.TopicAliasMaximum
+	pk.Properties.SharedSubAvailable = 0
+	pk.Properties.SharedSubAvailableFlag = true
+}
+
+// OnSessionEstablished starts the delivery, after CONNACK.
+func (h *Hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
+	l := linkOf(cl)
+	if l == nil {
+		return
+	}
+	defer h.giveTurn(l)
+	if l.session == nil {
+		l.Close()
+		return
+	}
+	if l.session.resumed {
+		subs, err := l.session.inbox.Subscriptions(l.ctx)
+		if err != nil {
+			h.log.Error("subscriptions not read", "client", cl.ID, "error", err)
+			l.end(packets.ErrUnspecifiedError)
+			return
+		}
+		h.index(cl, subs)
+	}
+	l.session.pumped = make(chan struct{})
+	go l.session.pump()
+}

@@ -1,0 +1,78 @@
+package hooks
+
+import (
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// OnPacketRead looks at every packet of a client before the MQTT library acts on
+// it: it meets the client, and puts right what the library gets wrong.
+func (h *Hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	l := linkOf(cl)
+	if l == nil {
+		return pk, nil
+	}
+	switch pk.FixedHeader.Type {
+	case packets.Connect:
+		if l.client == nil {
+			return h.readConnect(l, cl, pk), nil
+		}
+	case packets.Publish:
+		return h.readPublish(l, pk)
+	}
+	return pk, nil
+}
+
+// readPublish replaces a topic alias by the topic, so that everyone who looks at
+// the packet, the access rules first, sees the topic.
+func (h *Hook) readPublish(l *link, pk packets.Packet) (packets.Packet, error) {
+	alias := pk.Properties.TopicAlias
+	if !pk.Properties.TopicAliasFlag || alias == 0 || alias > h.server.Options.Capabilities.TopicAliasMaximum {
+		return pk, nil // without one, or for the library to refuse
+	}
+	pk.TopicName = l.client.State.TopicAliases.Inbound.Set(alias, pk.TopicName)
+	if pk.TopicName == "" {
+		l.end(packets.ErrProtocolViolationNoTopic) // an alias that was never set
+		return pk, packets.ErrRejectPacket
+	}
+	pk.Properties.TopicAlias, pk.Properties.TopicAliasFlag = 0, false
+	return pk, nil
+}
+
+// OnPacketProcessed comes after the MQTT library has acted on a packet.
+func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) {
+	l := linkOf(cl)
+	if l == nil || err != nil {
+		return
+	}
+	switch pk.FixedHeader.Type {
+	case packets.Disconnect:
+		l.goodbye = true // of any reason but 0 there is an error [MQTT-3.14.4-3]
+	case packets.Publish:
+		// The library passes over in silence a message to a topic of the
+		// server's own, of which its publisher would never hear again.
+		if pk.FixedHeader.Qos > 0 && !mqtt.IsValidFilter(pk.TopicName, true) {
+			l.refuse(ackOf(&pk), pk.PacketID, packets.ErrTopicNameInvalid)
+		}
+	}
+}
+
+// OnPacketEncode corrects what the MQTT library says of what it does not know.
+func (h *Hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	l := linkOf(cl)
+	if l == nil {
+		return pk
+	}
+	switch pk.FixedHeader.Type {
+	case packets.Connack:
+		h.completeConnack(l, &pk)
+	case packets.Unsuback:
+		if l.v5 && len(l.subscribing.unsuback) == len(pk.ReasonCodes) {
+			pk.ReasonCodes = l.subscribing.unsuback
+		}
+	case packets.Puback, packets.Pubrec:
+		// The library refuses a message with the properties that it had.
+		pk.Properties = packets.Properties{ReasonString: pk.Properties.ReasonString}
+	}
+	return pk
+}
