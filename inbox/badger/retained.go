@@ -152,36 +152,44 @@ func (s *Store) matchRetained(txn *badger.Txn, prefix, from []byte, filter strin
 // subscription are in the inbox already.
 func (h *handle) sendRetained(ctx context.Context, sub inbox.Subscription, since inbox.Position) error {
 	var page [][]byte
-	flush := func() error {
-		if len(page) == 0 {
-			return nil
-		}
-		keys := page
-		page = nil
-		return h.s.do(ctx, "send retained messages", func(g *group) error {
-			if !h.owns() {
-				return inbox.ErrFenced
-			}
-			if g.full && sub.QoS > 0 {
-				return inbox.ErrFull
-			}
-			for _, key := range keys {
-				g.giveRetained(h, key, sub, since)
-			}
-			return nil
-		})
-	}
 	for key, err := range h.s.retainedKeys(ctx, sub.Filter) {
 		if err != nil {
 			return err
 		}
-		if page = append(page, key); len(page) == retainedPage {
-			if err := flush(); err != nil {
-				return err
-			}
+		if page = append(page, key); len(page) < retainedPage {
+			continue
 		}
+		if err := h.giveRetained(ctx, page, sub, since); err != nil {
+			return err
+		}
+		page = nil
 	}
-	return flush()
+	return h.giveRetained(ctx, page, sub, since)
+}
+
+// giveRetained gives a receiver the retained messages under some keys, with as
+// many commits as their size asks for.
+func (h *handle) giveRetained(ctx context.Context, keys [][]byte, sub inbox.Subscription, since inbox.Position) error {
+	for len(keys) > 0 {
+		given, err := run(ctx, h.s, "send retained messages", func(g *group) (n int, err error) {
+			if !h.owns() {
+				return 0, inbox.ErrFenced
+			}
+			if g.full && sub.QoS > 0 {
+				return 0, inbox.ErrFull
+			}
+			for n == 0 || n < len(keys) && g.size < groupBytes {
+				g.giveRetained(h, keys[n], sub, since)
+				n++
+			}
+			return n, nil
+		})
+		if err != nil {
+			return err
+		}
+		keys = keys[given:]
+	}
+	return nil
 }
 
 // giveRetained gives a receiver the retained message that stands under key now.

@@ -71,6 +71,9 @@ func (g *group) publishOwn(will *inbox.Envelope) {
 		e.Expiry += e.Time
 	}
 	record := inbox.AppendEnvelope(nil, &e)
+	full := g.full
+	g.full = false // the reserve is for wills too: they are few, and nobody could send them again
+	defer func() { g.full = full }()
 	if _, err := g.append(&e, record); err != nil {
 		g.s.log.Error("will not published", "client", e.Client, "topic", e.Topic, "error", err)
 	}
