@@ -60,6 +60,34 @@ func inspect(b []byte, header, frame int, v5 bool) error {
 	return s.fault
 }
 
+// oldConnect reports whether a CONNECT that has passed inspection is of MQTT 3.1,
+// and clears what that version does not use and later ones reserve.
+func oldConnect(b []byte, header int) bool {
+	name := int(binary.BigEndian.Uint16(b[header:]))
+	if b[header+2+name] != 3 {
+		return false
+	}
+	oldFlags(b)
+	b[header+2+name+1] &^= connectReserved
+	return true
+}
+
+// oldFlags makes the fixed header's flags those of later versions. In MQTT 3.1
+// they mean nothing in most packets, and SUBSCRIBE, UNSUBSCRIBE and PUBREL are
+// marked as duplicates when they are sent again.
+func oldFlags(b []byte) {
+	switch kind := b[0] >> 4; kind {
+	case packets.Publish:
+		if b[0]&(3<<1) == 0 {
+			b[0] &^= 1 << 3
+		}
+	case packets.Pubrel, packets.Subscribe, packets.Unsubscribe:
+		b[0] = kind<<4 | 2
+	default:
+		b[0] = kind << 4
+	}
+}
+
 // reach returns how many bytes of a frame inspect needs to see, as far as the
 // first ones tell: of a PUBLISH those before the payload, of others all.
 func reach(b []byte, header, frame int, v5 bool) int {

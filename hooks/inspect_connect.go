@@ -36,14 +36,14 @@ func inspectConnect(b []byte, header int) error {
 	}
 	v5 := level == 5
 	switch {
-	case b[0]&0x0F != 0:
+	case level != 3 && b[0]&0x0F != 0:
 		return packets.ErrMalformedFlags // [MQTT-2.1.3-1]
 	case v5 && lengthSize(len(b)-header) != header-1:
 		return packets.ErrMalformedVariableByteInteger // [MQTT-1.5.5-1]
 	}
 
 	flags := s.byte()
-	s.connectFlags(flags, v5)
+	s.connectFlags(flags, level)
 	s.uint16() // keep alive
 	if v5 {
 		s.authentication(s.properties(packets.Connect))
@@ -87,15 +87,15 @@ func (s *scan) level() (level byte, known bool) {
 	return level, false
 }
 
-func (s *scan) connectFlags(flags byte, v5 bool) {
+func (s *scan) connectFlags(flags, level byte) {
 	switch {
-	case flags&connectReserved != 0:
+	case level != 3 && flags&connectReserved != 0:
 		s.fail(packets.ErrMalformedFlags) // [MQTT-3.1.2-3]
 	case flags&connectWillQoS == connectWillQoS:
 		s.fail(packets.ErrMalformedQos) // [MQTT-3.1.2-12]
 	case flags&connectWill == 0 && flags&(connectWillQoS|connectWillRetain) != 0:
 		s.fail(packets.ErrMalformedFlags) // [MQTT-3.1.2-11] [MQTT-3.1.2-13]
-	case !v5 && flags&connectPassword != 0 && flags&connectUsername == 0:
+	case level < 5 && flags&connectPassword != 0 && flags&connectUsername == 0:
 		s.fail(packets.ErrMalformedFlags) // [MQTT-3.1.2-22] of 3.1.1
 	}
 }

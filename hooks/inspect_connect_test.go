@@ -22,6 +22,7 @@ func TestInspectConnect(t *testing.T) {
 		want  []byte
 	}{
 		{"MQTT 3.1", 0x10, v31 + "\x02\x00\x0A\x00\x01i", 0, nil},
+		{"MQTT 3.1 with flags that it does not use", 0x1F, v31 + "\x03\x00\x0A\x00\x01i", 0, nil},
 		{"MQTT 3.1.1", 0x10, v311 + "\x00\x00\x0A\x00\x01i", 0, nil},
 		{"MQTT 5", 0x10, v5 + "\x00\x00\x0A\x00\x00\x01i", 0, nil},
 		{"all of MQTT 3.1.1", 0x10, v311 + "\xF6\x00\x00\x00\x01i\x00\x01w\x00\x01x\x00\x01u\x00\x01\xFF", 0, nil},
@@ -66,8 +67,8 @@ func TestInspectConnect(t *testing.T) {
 		{"maximum packet size 0", 0x10, v5 + "\x02\x00\x00" + with("\x27\x00\x00\x00\x00") + "\x00\x01i", violation, refused5(violation)},
 		{"request of problems 2", 0x10, v5 + "\x02\x00\x00" + with("\x17\x02") + "\x00\x01i", violation, refused5(violation)},
 		{"session expiry twice", 0x10, v5 + "\x02\x00\x00" + with("\x11\x00\x00\x00\x00", "\x11\x00\x00\x00\x00") + "\x00\x01i", violation, refused5(violation)},
-		{"will delay outside of the will", 0x10, v5 + "\x02\x00\x00" + with("\x18\x00\x00\x00\x01") + "\x00\x01i", violation, refused5(violation)},
-		{"session expiry of the will", 0x10, v5 + "\x06\x00\x00\x00\x00\x01i" + with("\x11\x00\x00\x00\x00") + "\x00\x01w\x00\x01x", violation, refused5(violation)},
+		{"will delay outside of the will", 0x10, v5 + "\x02\x00\x00" + with("\x18\x00\x00\x00\x01") + "\x00\x01i", malformed, refused5(malformed)},
+		{"session expiry of the will", 0x10, v5 + "\x06\x00\x00\x00\x00\x01i" + with("\x11\x00\x00\x00\x00") + "\x00\x01w\x00\x01x", malformed, refused5(malformed)},
 		{"authentication method", 0x10, v5 + "\x02\x00\x00" + with("\x15\x00\x01m", "\x16\x00\x01d") + "\x00\x01i", 0x8C, refused5(0x8C)},
 		{"authentication data without method", 0x10, v5 + "\x02\x00\x00" + with("\x16\x00\x01d") + "\x00\x01i", violation, refused5(violation)},
 	}

@@ -67,6 +67,7 @@ func FuzzInspectConnect(f *testing.F) {
 			connackRefusing(frame, header, err)
 			return
 		}
+		oldConnect(frame, header)
 		var pk packets.Packet
 		if err := libraryTakes(&pk, frame, header); err != nil {
 			t.Fatalf("%x passes, but the library says %v", frame, err)

@@ -129,6 +129,23 @@ func TestDisconnectReasonKeepsWill(t *testing.T) {
 	}
 }
 
+// MQTT 3.1 has other rules for the flags of the fixed header.
+func TestOldFlags(t *testing.T) {
+	b := start(t, setting{})
+	old := mqtttest.DialRaw(t, b.addr, mqtttest.Options{Version: 3})
+	old.SendRaw([]byte("\x1F\x0F\x00\x06MQIsdp\x03\x03\x00\x00\x00\x01i"))
+	if pk := old.NextOf(packets.Connack); pk.ReasonCode != 0 {
+		t.Fatalf("got %s, want it accepted", mqtttest.Describe(pk))
+	}
+	old.SendRaw([]byte("\x8A\x06\x00\x01\x00\x01a\x01")) // sent again
+	old.NextOf(packets.Suback)
+	old.SendRaw([]byte("\x38\x04\x00\x01a1"))
+	old.SendRaw([]byte("\x3A\x06\x00\x01a\x00\x012"))
+	wantPayloads(t, old.Payloads(2), numbers(1, 2))
+	old.SendRaw([]byte("\xC9\x00"))
+	old.NextOf(packets.Pingresp)
+}
+
 // Frames larger than the read buffer are inspected and passed on whole.
 func TestLargeFrames(t *testing.T) {
 	b := start(t, setting{})

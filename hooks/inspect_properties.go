@@ -32,40 +32,41 @@ const (
 )
 
 // propertyRules are the properties of MQTT 5 by their identifier: how each is
-// written, in which packet types a client may send it, and whether it may be 0.
-// Those that only servers send are here to be told from bytes that mean nothing.
+// written, which packets of a client may have it, whether it may be 0, and which
+// packets have it from a server alone.
 var propertyRules = [...]struct {
 	shape   shape
 	in      uint16
 	nonzero bool
+	servers uint16
 }{
-	packets.PropPayloadFormat:          {shapeSwitch, inPublish | inWill, false},
-	packets.PropMessageExpiryInterval:  {shapeUint32, inPublish | inWill, false},
-	packets.PropContentType:            {shapeText, inPublish | inWill, false},  // [MQTT-3.3.2-19]
-	packets.PropResponseTopic:          {shapeTopic, inPublish | inWill, false}, // [MQTT-3.3.2-13] [MQTT-3.3.2-14]
-	packets.PropCorrelationData:        {shapeBinary, inPublish | inWill, false},
-	packets.PropSubscriptionIdentifier: {shapeLength, inSubscribe, true}, // [MQTT-3.3.4-6]
-	packets.PropSessionExpiryInterval:  {shapeUint32, inConnect | inDisconnect, false},
-	packets.PropAssignedClientID:       {shapeText, 0, false},
-	packets.PropServerKeepAlive:        {shapeUint16, 0, false},
-	packets.PropAuthenticationMethod:   {shapeText, inConnect, false},
-	packets.PropAuthenticationData:     {shapeBinary, inConnect, false},
-	packets.PropRequestProblemInfo:     {shapeSwitch, inConnect, false},
-	packets.PropWillDelayInterval:      {shapeUint32, inWill, false},
-	packets.PropRequestResponseInfo:    {shapeSwitch, inConnect, false},
-	packets.PropResponseInfo:           {shapeText, 0, false},
-	packets.PropServerReference:        {shapeText, 0, false}, // [MQTT-3.14.2-2] speaks of servers alone
-	packets.PropReasonString:           {shapeText, inAck | inDisconnect, false},
-	packets.PropReceiveMaximum:         {shapeUint16, inConnect, true},
-	packets.PropTopicAliasMaximum:      {shapeUint16, inConnect, false},
-	packets.PropTopicAlias:             {shapeUint16, inPublish, true}, // [MQTT-3.3.2-8]
-	packets.PropMaximumQos:             {shapeSwitch, 0, false},
-	packets.PropRetainAvailable:        {shapeSwitch, 0, false},
-	packets.PropUser:                   {shapePair, inAny, false},
-	packets.PropMaximumPacketSize:      {shapeUint32, inConnect, true},
-	packets.PropWildcardSubAvailable:   {shapeSwitch, 0, false},
-	packets.PropSubIDAvailable:         {shapeSwitch, 0, false},
-	packets.PropSharedSubAvailable:     {shapeSwitch, 0, false},
+	packets.PropPayloadFormat:          {shape: shapeSwitch, in: inPublish | inWill},
+	packets.PropMessageExpiryInterval:  {shape: shapeUint32, in: inPublish | inWill},
+	packets.PropContentType:            {shape: shapeText, in: inPublish | inWill},  // [MQTT-3.3.2-19]
+	packets.PropResponseTopic:          {shape: shapeTopic, in: inPublish | inWill}, // [MQTT-3.3.2-13] [MQTT-3.3.2-14]
+	packets.PropCorrelationData:        {shape: shapeBinary, in: inPublish | inWill},
+	packets.PropSubscriptionIdentifier: {shape: shapeLength, in: inSubscribe, nonzero: true, servers: inPublish}, // [MQTT-3.3.4-6]
+	packets.PropSessionExpiryInterval:  {shape: shapeUint32, in: inConnect | inDisconnect},
+	packets.PropAssignedClientID:       {shape: shapeText},
+	packets.PropServerKeepAlive:        {shape: shapeUint16},
+	packets.PropAuthenticationMethod:   {shape: shapeText, in: inConnect},
+	packets.PropAuthenticationData:     {shape: shapeBinary, in: inConnect},
+	packets.PropRequestProblemInfo:     {shape: shapeSwitch, in: inConnect},
+	packets.PropWillDelayInterval:      {shape: shapeUint32, in: inWill},
+	packets.PropRequestResponseInfo:    {shape: shapeSwitch, in: inConnect},
+	packets.PropResponseInfo:           {shape: shapeText},
+	packets.PropServerReference:        {shape: shapeText, servers: inDisconnect},
+	packets.PropReasonString:           {shape: shapeText, in: inAck | inDisconnect},
+	packets.PropReceiveMaximum:         {shape: shapeUint16, in: inConnect, nonzero: true},
+	packets.PropTopicAliasMaximum:      {shape: shapeUint16, in: inConnect},
+	packets.PropTopicAlias:             {shape: shapeUint16, in: inPublish, nonzero: true}, // [MQTT-3.3.2-8]
+	packets.PropMaximumQos:             {shape: shapeSwitch},
+	packets.PropRetainAvailable:        {shape: shapeSwitch},
+	packets.PropUser:                   {shape: shapePair, in: inAny},
+	packets.PropMaximumPacketSize:      {shape: shapeUint32, in: inConnect, nonzero: true},
+	packets.PropWildcardSubAvailable:   {shape: shapeSwitch},
+	packets.PropSubIDAvailable:         {shape: shapeSwitch},
+	packets.PropSharedSubAvailable:     {shape: shapeSwitch},
 }
 
 // propertySet has a bit for each property of a packet.
@@ -90,8 +91,10 @@ func (s *scan) properties(kind byte) (seen propertySet) {
 		rule := &propertyRules[id]
 		value := p.value(rule.shape)
 		switch {
-		case rule.in&(1<<kind) == 0:
+		case rule.servers&(1<<kind) != 0:
 			p.fail(packets.ErrProtocolViolationUnsupportedProperty)
+		case rule.in&(1<<kind) == 0:
+			p.fail(packets.ErrMalformedBadProperty) // section 2.2.2.2 has the code
 		case seen.has(id) && id != packets.PropUser:
 			p.fail(packets.ErrProtocolViolation)
 		case rule.shape == shapeSwitch && value > 1:
@@ -125,7 +128,9 @@ func (s *scan) value(shape shape) uint32 {
 	case shapeText:
 		s.text()
 	case shapeTopic:
-		s.topic()
+		if len(s.topic()) == 0 {
+			s.fail(packets.ErrMalformedTopic) // [MQTT-4.7.3-1]
+		}
 	case shapePair:
 		s.text()
 		s.text()

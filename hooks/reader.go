@@ -23,6 +23,7 @@ type inbound struct {
 	ahead     []byte        // bytes of the frame at hand that came before those in buf
 	pass      int           // bytes of the frame at hand that still go to the MQTT library
 	connected bool          // CONNECT has gone to the library
+	old       bool          // it was of MQTT 3.1
 	idle      time.Duration // the most between two packets of the client; 0 for no limit
 	armed     time.Time     // the deadline that is set
 	maxPacket int           // bytes, 0 for no limit
@@ -79,9 +80,12 @@ func (l *link) nextFrame() error {
 		if err := inspectConnect(b, len(header)); err != nil {
 			return l.refuseConnect(b, len(header), err)
 		}
-		l.in.connected = true
+		l.in.connected, l.in.old = true, oldConnect(b, len(header))
 		l.in.pass = frame
 		return nil
+	}
+	if l.in.old {
+		oldFlags(b)
 	}
 	if err := inspect(b, len(header), frame, l.v5); err != nil {
 		return l.fail(err)
