@@ -22,6 +22,11 @@
 //     the receiver had not acknowledged them, or had done so at most [Tail]
 //     before the broker or the link broke; and QoS 2 messages never.
 //
+// Before each kill, witnesses set up what a broker must keep beside messages, and
+// look after it whether it did: wills, retained messages, the time that messages
+// have left, sessions and subscriptions (wills.go, retained.go, expiring.go,
+// subscriptions.go).
+//
 // The tests of the package are the short run of every `go test`; the flags
 // -kills, -seed, -qos and -broker make it longer or turn it to another broker:
 //

@@ -43,7 +43,7 @@ func (f *flights) find(id uint16) int {
 }
 
 // send buffers the publisher's next message, unless the sending has ended.
-func (f *flights) send(c *mqtttest.Conn, id uint16) (sent bool, err error) {
+func (f *flights) send(c *conn, id uint16) (sent bool, err error) {
 	m, ok := f.run.ledger.Send(f.publisher)
 	if !ok {
 		return false, nil
@@ -55,7 +55,7 @@ func (f *flights) send(c *mqtttest.Conn, id uint16) (sent bool, err error) {
 
 // sendAgain buffers everything that is in flight, as a client does that resumes
 // its session [MQTT-4.4.0-1].
-func (f *flights) sendAgain(c *mqtttest.Conn) error {
+func (f *flights) sendAgain(c *conn) error {
 	for _, x := range f.list {
 		pk := f.packet(x)
 		if x.released {
@@ -90,7 +90,7 @@ func (f *flights) forget() {
 
 // answer takes an acknowledgement of the broker and buffers the PUBREL that
 // one may need.
-func (f *flights) answer(c *mqtttest.Conn, pk packets.Packet) error {
+func (f *flights) answer(c *conn, pk packets.Packet) error {
 	i, kind := f.find(pk.PacketID), pk.FixedHeader.Type
 	switch {
 	case kind == packets.Pubrec && i >= 0 && pk.ReasonCode < 0x80:

@@ -31,9 +31,12 @@ const (
 func TestPowerLossLosesNothing(t *testing.T) {
 	d := newDisk(t)
 	b := brokertest.Start(t, brokertest.Options{Data: filepath.Join(d.dir, "data"), Command: strings.Fields(*command)})
-	c := load()
+	c := load(2)
+	if *qos != 0 {
+		c.QoS = byte(*qos) //nolint:gosec // 1 or 2
+	}
 	c.Address = b.Address
-	c.Kills = min(c.Kills, 3)
+	c.Kills = min(c.Kills, 2)
 	c.Crash = d.losePower
 	c.Recover = func() {
 		b.Kill()

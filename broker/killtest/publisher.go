@@ -48,7 +48,7 @@ func (p *publisher) live() {
 }
 
 // talk publishes over one link. It returns nil when nothing is left to do.
-func (p *publisher) talk(c *mqtttest.Conn) error {
+func (p *publisher) talk(c *conn) error {
 	if !p.insists {
 		p.forget()
 	} else if err := p.sendAgain(c); err != nil {
@@ -73,7 +73,7 @@ func (p *publisher) talk(c *mqtttest.Conn) error {
 }
 
 // burst fills the window with one write.
-func (p *publisher) burst(c *mqtttest.Conn, window int) error {
+func (p *publisher) burst(c *conn, window int) error {
 	for len(p.list) < window {
 		sent, err := p.send(c, p.nextID())
 		if err != nil {
@@ -91,7 +91,7 @@ func (p *publisher) burst(c *mqtttest.Conn, window int) error {
 }
 
 // collect takes the next acknowledgement and all that came with it.
-func (p *publisher) collect(c *mqtttest.Conn) error {
+func (p *publisher) collect(c *conn) error {
 	began := time.Now()
 	for {
 		pk, err := c.ReadWithin(mqtttest.Deadline)
@@ -105,7 +105,7 @@ func (p *publisher) collect(c *mqtttest.Conn) error {
 		case packets.Puback, packets.Pubrec, packets.Pubcomp:
 			err = p.answer(c, pk)
 		default:
-			err = p.run.unasked(p.options.ClientID, pk)
+			err = p.run.unasked(p.options.ClientID, c, pk)
 		}
 		if err != nil {
 			return err

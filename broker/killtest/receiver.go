@@ -43,7 +43,7 @@ func (x *receiver) options() mqtttest.Options {
 // live is the receiver's goroutine: link after link as its habit is, and then
 // the draining.
 func (x *receiver) live() {
-	var before *mqtttest.Conn // the link that the next one takes over
+	var before *conn // the link that the next one takes over
 	for x.run.habits.Err() == nil {
 		v, err := x.visit(before)
 		if v == nil {
@@ -73,7 +73,7 @@ func (x *receiver) live() {
 }
 
 // visit makes one link, subscribes and receives until the stay is over.
-func (x *receiver) visit(before *mqtttest.Conn) (*visit, error) {
+func (x *receiver) visit(before *conn) (*visit, error) {
 	v := x.connect(before)
 	if v == nil {
 		return nil, nil
@@ -90,7 +90,7 @@ func (x *receiver) visit(before *mqtttest.Conn) (*visit, error) {
 }
 
 // connect opens a link. It returns nil when the run is over.
-func (x *receiver) connect(before *mqtttest.Conn) *visit {
+func (x *receiver) connect(before *conn) *visit {
 	c, ok := x.run.open(x.options())
 	if before != nil {
 		x.run.ledger.LinkEnded(x.id, time.Now(), false)
@@ -125,12 +125,12 @@ func (x *receiver) end(v *visit, cause error) {
 	_ = v.conn.Close() // the broker may have been first
 }
 
-// drain takes everything that is left, quickly, and then looks once more: a
-// receiver that has said goodbye must find nothing.
+// drain takes everything that is left, quickly, so with a larger Receive Maximum,
+// and then looks once more: a receiver that has said goodbye must find nothing.
 func (x *receiver) drain() {
-	limit, cancel := context.WithTimeout(x.run.life, drainDeadline)
+	limit, cancel := context.WithTimeout(x.run.life, x.run.drainDeadline())
 	defer cancel()
-	x.habit = habit{id: x.id, version: x.version, window: x.window, publishers: x.publishers}
+	x.habit = habit{id: x.id, version: x.version, window: x.window * 10, publishers: x.publishers}
 	for limit.Err() == nil {
 		v := x.connect(nil)
 		if v == nil {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,8 @@ const (
 	roundMin      = 100 * time.Millisecond // of the random times at which the broker ends
 	roundMax      = 1500 * time.Millisecond
 	eventDeadline = 3 * time.Second  // after which the broker ends without the event
-	drainDeadline = 60 * time.Second // for the receivers to get what is left
+	drainDeadline = 60 * time.Second // for the receivers to get what is left, and drainEach more for each kill
+	drainEach     = 2 * time.Second
 	redial        = 10 * time.Millisecond
 )
 
@@ -52,13 +54,15 @@ type Config struct {
 // run is one run under way.
 type run struct {
 	Config
-	ledger  *Ledger
-	trigger trigger
-	clients sync.WaitGroup
-	publish context.Context // ends with the sending
-	habits  context.Context // ends when the receivers are to take what is left
-	life    context.Context // ends when everybody must go
-	drawn   *rand.Rand      // of the test's goroutine
+	ledger    *Ledger
+	trigger   trigger
+	kill      atomic.Int64 // the number of the next one
+	clients   sync.WaitGroup
+	publish   context.Context // ends with the sending
+	habits    context.Context // ends when the receivers are to take what is left
+	life      context.Context // ends when everybody must go
+	drawn     *rand.Rand      // of the test's goroutine
+	witnesses []witness
 }
 
 // Run loads the broker at c.Address, ends it c.Kills times, drains every
@@ -77,6 +81,7 @@ func Run(t testing.TB, c Config) Report {
 	defer drain()
 	defer quiet()
 
+	r.witnesses = []witness{&wills{run: r}, &retained{run: r}, &expiring{run: r}, &subscriptions{run: r}}
 	r.startReceivers(t)
 	var publishers sync.WaitGroup
 	defer publishers.Wait()
@@ -92,6 +97,9 @@ func Run(t testing.TB, c Config) Report {
 	r.ledger.Close()
 	quiet()
 	r.await(t, publishers.Wait, "the publishers are acknowledged")
+	for _, w := range r.witnesses {
+		w.finally(t)
+	}
 	mqtttest.Eventually(t, func() bool { return r.ledger.Settled(c.Publishers) }, "the echo is acknowledged")
 	drain()
 	r.await(t, r.clients.Wait, "the receivers have taken what is left")
@@ -121,12 +129,16 @@ func (r *run) startReceivers(t testing.TB) {
 // broker and brings it back.
 func (r *run) killOnce(t testing.TB, round int) {
 	t.Helper()
+	for _, w := range r.witnesses {
+		w.before(t, round)
+	}
 	kind, n := choose(r.drawn, r.QoS)
 	wait := eventDeadline
 	if kind == random {
 		wait = roundMin + time.Duration(r.drawn.Int64N(int64(roundMax-roundMin)))
 	}
 	fired := r.trigger.arm(kind, n, func() {
+		r.kill.Add(1)
 		r.Crash()
 		r.ledger.Killed(time.Now())
 	})
@@ -139,6 +151,9 @@ func (r *run) killOnce(t testing.TB, round int) {
 		r.trigger.now()
 	}
 	r.Recover()
+	for _, w := range r.witnesses {
+		w.after(t, round)
+	}
 }
 
 // await waits for a group of clients, and fails the test with the report if
@@ -152,19 +167,25 @@ func (r *run) await(t testing.TB, wait func(), what string) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(drainDeadline + mqtttest.Deadline):
+	case <-time.After(r.drainDeadline() + mqtttest.Deadline):
 		report := r.ledger.Report()
 		t.Fatalf("not in time: %s; %s\n%s", what, report, strings.Join(report.Named, "\n"))
 	}
 }
 
+// drainDeadline is how long receivers may take to get what is left.
+func (r *run) drainDeadline() time.Duration {
+	return drainDeadline + time.Duration(r.Kills)*drainEach
+}
+
 // errTold says that the broker has ended a link with DISCONNECT.
 var errTold = errors.New("the broker says goodbye")
 
-// unasked deals with a packet that a client does not expect: a DISCONNECT of a
-// broker that stops is right, everything else is not.
-func (r *run) unasked(client string, pk packets.Packet) error {
-	if pk.FixedHeader.Type == packets.Disconnect && pk.ReasonCode == packets.ErrServerShuttingDown.Code {
+// unasked deals with a packet that a client does not expect. A DISCONNECT of a
+// broker that stops is right, and one of a broker that ends with its disk;
+// everything else is not.
+func (r *run) unasked(client string, c *conn, pk packets.Packet) error {
+	if pk.FixedHeader.Type == packets.Disconnect && (pk.ReasonCode == packets.ErrServerShuttingDown.Code || c.kill < r.kill.Load()) {
 		return errTold
 	}
 	r.ledger.Violate("%s: got %s", client, mqtttest.Describe(pk))
@@ -181,12 +202,19 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// conn is a link to the broker as it was before or after one kill.
+type conn struct {
+	*mqtttest.Conn
+	kill int64
+}
+
 // open connects again and again until the broker answers or the run is over.
-func (r *run) open(o mqtttest.Options) (*mqtttest.Conn, bool) {
+func (r *run) open(o mqtttest.Options) (*conn, bool) {
 	for r.life.Err() == nil {
+		kill := r.kill.Load()
 		c, err := mqtttest.Open(r.Address, o)
 		if err == nil {
-			return c, true
+			return &conn{c, kill}, true
 		}
 		pause(r.life, redial)
 	}

@@ -19,7 +19,7 @@ const glance = 50 * time.Millisecond
 // visit is one link of a receiver.
 type visit struct {
 	*receiver
-	conn  *mqtttest.Conn
+	conn  *conn
 	leave time.Time // zero for never
 	held  int       // messages received and not acknowledged on this link
 	acks  []ack
@@ -131,7 +131,7 @@ func (v *visit) take(pk packets.Packet) error {
 	case packets.Puback, packets.Pubrec, packets.Pubcomp:
 		err = v.echoes.answer(v.conn, pk)
 	default:
-		err = v.run.unasked(v.id, pk)
+		err = v.run.unasked(v.id, v.conn, pk)
 	}
 	if err != nil {
 		return err
