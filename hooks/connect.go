@@ -97,7 +97,7 @@ func (h *Hook) completeConnack(l *link, pk *packets.Packet) {
 	capabilities := h.server.Options.Capabilities
 	pk.Properties.MaximumPacketSize = capabilities.MaximumPacketSize
 	pk.Properties.TopicAliasMaximum = capabilities.TopicAliasMaximum
-	pk.Properties.SharedSubAvailable = 0
+	pk.Properties.SharedSubAvailable = 1
 	pk.Properties.SharedSubAvailableFlag = true
 }
 
@@ -120,6 +120,7 @@ func (h *Hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 			return
 		}
 		h.index(cl, subs)
+		l.session.joinGroups(subs)
 	}
 	l.session.pumped = make(chan struct{})
 	go l.session.pump()

@@ -20,6 +20,7 @@ type faulty struct {
 	save      func() error // with done only
 	complete  func() error
 	close     func() error
+	give      func() error
 	saved     inbox.State // what the last lazy save saw
 }
 
@@ -113,6 +114,17 @@ func (in *faultyInbox) Complete(id uint16, done func(bool, error)) {
 		return
 	}
 	in.Inbox.Complete(id, done)
+}
+
+func (in *faultyInbox) Give(to inbox.Inbox, entries []inbox.Entry, done func(error)) {
+	if err := in.store.ask(func(f *faulty) func() error { return f.give }); err != nil {
+		done(fmt.Errorf("give: %w", err))
+		return
+	}
+	if wrapped, ok := to.(*faultyInbox); ok {
+		to = wrapped.Inbox
+	}
+	in.Inbox.Give(to, entries, done)
 }
 
 func (in *faultyInbox) Close(ctx context.Context, end inbox.Ending) error {

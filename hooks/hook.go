@@ -29,8 +29,11 @@ type Hook struct {
 	turns   *turns         // one connection at a time for each client id, from session to CONNACK
 	counts  counts
 
-	mu     sync.Mutex       // guards the following
-	owners map[string]*link // by client id: the connection that has the session, until it has ended
+	dispatchers sync.WaitGroup // of groups; added to on read goroutines
+
+	mu     sync.Mutex        // guards the following
+	owners map[string]*link  // by client id: the connection that has the session, until it has ended
+	groups map[string]*group // by filter: the shared subscriptions of clients that are connected
 }
 
 // counts is what happened since the start.
@@ -60,6 +63,7 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 		log:     o.Log,
 		turns:   newTurns(),
 		owners:  map[string]*link{},
+		groups:  map[string]*group{},
 	}, nil
 }
 
@@ -86,7 +90,10 @@ func (h *Hook) Attach(server *mqtt.Server) error {
 
 // Wait returns when no connection is left, which is so at once after the server's
 // Close, and nothing of the hook runs any more.
-func (h *Hook) Wait() { h.links.Wait() }
+func (h *Hook) Wait() {
+	h.links.Wait()
+	h.dispatchers.Wait()
+}
 
 // Counts returns how many messages went other ways than to their receiver.
 func (h *Hook) Counts() Counts {

@@ -41,6 +41,9 @@ type outbound struct {
 	unacked  int                 // no PUBACK, PUBCOMP or refusal is sent yet
 	unending map[uint16]struct{} // packet ids of QoS 2 among those
 
+	relief  func() // called by flush when there is room again for what offerLater has refused
+	refused bool   // there is something
+
 	// What was appended beside the MQTT library, which counts its own packets.
 	packets, messages, bytes int64
 }
@@ -110,12 +113,44 @@ func (o *outbound) publish(p *publication) error {
 func (o *outbound) offer(p *publication) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.offerLocked(p)
+}
+
+// offerLater is offer for those who come again: if there is no room, what was
+// given to onRelief is called when there is.
+func (o *outbound) offerLater(p *publication) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	taken := o.offerLocked(p)
+	o.refused = o.refused || !taken
+	return taken
+}
+
+func (o *outbound) offerLocked(p *publication) bool {
 	size, _, _ := p.size(o.v5)
 	if o.closed || !o.open || !o.fitsLocked(size) {
 		return false
 	}
 	o.publishLocked(p, size)
 	return true
+}
+
+// onRelief sets what is called, on the flusher and with no lock held.
+func (o *outbound) onRelief(relief func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.relief = relief
+}
+
+// relieve calls it.
+func (o *outbound) relieve() {
+	o.mu.Lock()
+	due := o.refused
+	o.refused = false
+	o.mu.Unlock()
+	if due {
+		o.relief()
+	}
 }
 
 func (o *outbound) publishLocked(p *publication, size int) {
@@ -259,6 +294,7 @@ func (o *outbound) flush(conn net.Conn) error {
 		if batch = o.take(batch); len(batch) == 0 {
 			return nil
 		}
+		o.relieve()
 		for rest := batch; len(rest) > 0; {
 			n := min(len(rest), writeChunk)
 			late.Reset(o.timeout)

@@ -42,34 +42,46 @@ func (s *session) deliver(ctx context.Context, page []publication) ([]publicatio
 		return page, err
 	}
 
-	// Remember before writing: a packet id is in the window before it is sent.
-	page, exact := s.prepare(page, entries)
-	if exact {
-		err = s.record(ctx)
-	} else {
-		s.save()
-	}
-	for i := range page {
-		if err != nil {
-			break
+	for len(entries) > 0 && err == nil {
+		// Remember before writing: a packet id is in the window before it is sent.
+		var exact bool
+		page, entries, exact = s.prepare(page[:0], entries)
+		if exact {
+			err = s.record(ctx)
+		} else {
+			s.save()
 		}
-		err = s.send(&page[i])
+		for i := range page {
+			if err != nil {
+				break
+			}
+			err = s.send(&page[i])
+		}
+		clear(page) // lets go of the envelopes
+		if len(entries) > 0 && err == nil {
+			_, err = s.waitRoom(ctx)
+		}
 	}
-	clear(page) // lets go of the envelopes
 	return page, err
 }
 
 // prepare gives packet ids to the entries that are to be sent, passes over the
-// others, and reports whether one of them is of QoS 2.
-func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []publication, exact bool) {
+// others, and reports whether one of them is of QoS 2. It returns the entries
+// for which there is no room left, since groups have taken it.
+func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []publication, rest []inbox.Entry, exact bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, entry := range entries {
+	for i, entry := range entries {
+		if entry.QoS > 0 && s.roomLocked() <= 0 {
+			return page, entries[i:], exact
+		}
+		s.arrivedLocked(&entry)
 		p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now)}
 		switch {
 		case !s.deliverable(&p, now):
 			s.window.Skip(entry.Position)
+			s.freedLocked() // if it came from a group
 			continue
 		case p.grant.QoS == 0:
 			s.window.Skip(entry.Position)
@@ -82,7 +94,7 @@ func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []public
 		}
 		page = append(page, p)
 	}
-	return page, exact
+	return page, nil, exact
 }
 
 // deliverable reports whether a message may still go to this receiver, and
@@ -97,14 +109,19 @@ func (s *session) deliverable(p *publication, now time.Time) bool {
 }
 
 func (s *session) fits(p *publication) bool {
-	if s.maxPacket == 0 {
-		return true
-	}
-	if size, _, _ := p.size(s.link.v5); size > s.maxPacket {
+	if s.tooLarge(p) {
 		s.hook.counts.oversize.Add(1)
 		return false
 	}
 	return true
+}
+
+func (s *session) tooLarge(p *publication) bool {
+	if s.maxPacket == 0 {
+		return false
+	}
+	size, _, _ := p.size(s.link.v5)
+	return size > s.maxPacket
 }
 
 // send hands a message to the outbound buffer, as soon as there is room.
@@ -220,11 +237,16 @@ func (s *session) waitRoom(ctx context.Context) (int, error) {
 func (s *session) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	room := s.limit - (s.window.Len() - len(s.owed))
-	if len(s.owed) == 0 {
-		room = s.window.Room() // which may be less: ids must stay free
-	}
+	room := s.roomLocked()
 	s.waiting = room <= 0
+	return room
+}
+
+func (s *session) roomLocked() int {
+	room := s.limit - (s.window.Len() - len(s.owed)) - len(s.shared)
+	if len(s.owed) == 0 {
+		room = min(room, s.window.Room()) // which may be less: ids must stay free
+	}
 	return room
 }
 

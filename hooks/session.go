@@ -28,6 +28,13 @@ type session struct {
 	exact   map[uint16]bool     // packet ids of QoS 2 sent on this connection, true once PUBREC has come
 	waiting bool                // the pump waits for room
 	wake    chan struct{}       // tells the pump that there is room; holds one
+
+	// As a member of groups (group_member.go).
+	groups   map[string]*member // by filter
+	shared   map[uint16]shared  // messages that are open, by packet id
+	sharedID uint16             // the packet id given last to one of them
+	coming   int                // messages that groups have given to the inbox, or are about to, and the pump has not seen
+	hungry   bool               // a group waits for room
 }
 
 // openSession opens the inbox of a client. Runs on its read goroutine, with the
@@ -41,7 +48,10 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 		limit:     h.options.Window,
 		exact:     map[uint16]bool{},
 		wake:      make(chan struct{}, 1),
+		groups:    map[string]*member{},
+		shared:    map[uint16]shared{},
 	}
+	l.out.onRelief(s.relieved)
 	if receiveMaximum > 0 {
 		s.limit = min(s.limit, int(receiveMaximum)) // [MQTT-3.3.4-9]
 	}
@@ -64,12 +74,16 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 	}
 	for _, d := range state.Open {
 		s.owed[d.PacketID] = struct{}{}
+		if d.PacketID > inbox.MaxPacketID {
+			s.shared[d.PacketID] = shared{} // groups must not use it
+		}
 	}
 	return s, nil
 }
 
 // close gives the session back, after the pump has ended.
 func (s *session) close(end inbox.Ending) {
+	s.endGroups()
 	if s.pumped != nil {
 		<-s.pumped
 	}
@@ -113,6 +127,9 @@ func (s *session) take(a ack) error {
 // puback finishes a QoS 1 message, whatever the reason code: a receiver that
 // refuses a message has had it.
 func (s *session) puback(id uint16) error {
+	if id > inbox.MaxPacketID && s.finishShared(id) {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, owed := s.owed[id]; owed {
@@ -220,6 +237,9 @@ func (s *session) fail(what string, err error) {
 // strayLocked judges an acknowledgement of QoS 2 for an id that is not of QoS 2:
 // a violation if the id is open at QoS 1, harmless if it is not open.
 func (s *session) strayLocked(id uint16) error {
+	if _, open := s.shared[id]; open {
+		return packets.ErrProtocolViolation
+	}
 	for _, d := range s.window.Open() {
 		if d.PacketID == id {
 			return packets.ErrProtocolViolation
@@ -235,6 +255,21 @@ func (s *session) finishLocked(id uint16) {
 		return
 	}
 	delete(s.exact, id)
+	if id > inbox.MaxPacketID {
+		delete(s.shared, id)
+	}
+	s.freedLocked()
+}
+
+// freedLocked tells those who wait for it that there is room.
+func (s *session) freedLocked() {
+	s.wakePumpLocked()
+	if s.hungry {
+		s.feedLocked()
+	}
+}
+
+func (s *session) wakePumpLocked() {
 	if s.waiting {
 		s.waiting = false
 		select {

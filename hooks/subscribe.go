@@ -91,7 +91,9 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 				h.unindex(cl, sub.Filter)
 			}
 		}
+		return
 	}
+	l.session.joinGroups(subs)
 }
 
 // OnUnsubscribe notes that it is the client who unsubscribes. The MQTT library
@@ -125,6 +127,7 @@ func (h *Hook) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 		l.end(packets.ErrUnspecifiedError)
 		return
 	}
+	l.session.leaveGroups(filters)
 	l.subscribing.unsuback = unsubackCodes(filters, existed)
 }
 
@@ -169,8 +172,12 @@ func (h *Hook) unindex(cl *mqtt.Client, filter string) {
 
 // checkFilter returns why a topic filter is refused, or CodeSuccess.
 func checkFilter(filter string) packets.Code {
-	if mqtt.IsSharedFilter(filter) {
-		return packets.ErrSharedSubscriptionsNotSupported
+	if mqtt.IsSharedFilter(filter) { // which takes $SHARE for it too
+		_, inner, ok := inbox.Shared(filter)
+		if !ok || mqtt.IsSharedFilter(inner) {
+			return packets.ErrTopicFilterInvalid
+		}
+		filter = inner
 	}
 	if filter == "" || strings.Count(filter, "/") >= maxLevels {
 		return packets.ErrTopicFilterInvalid

@@ -59,7 +59,7 @@ func TestJudgeUsesCodesOfPuback(t *testing.T) {
 }
 
 func TestCheckFilter(t *testing.T) {
-	invalid, shared := packets.ErrTopicFilterInvalid, packets.ErrSharedSubscriptionsNotSupported
+	invalid := packets.ErrTopicFilterInvalid
 	tests := []struct {
 		filter string
 		want   packets.Code
@@ -67,7 +67,9 @@ func TestCheckFilter(t *testing.T) {
 		{"a", packets.CodeSuccess}, {"#", packets.CodeSuccess}, {"+", packets.CodeSuccess}, {"a/+/#", packets.CodeSuccess},
 		{"/", packets.CodeSuccess}, {"+/+", packets.CodeSuccess}, {"$SYS/#", packets.CodeSuccess}, {"a//b", packets.CodeSuccess},
 		{"", invalid}, {"a#", invalid}, {"a/b#", invalid}, {"#/a", invalid}, {"a+", invalid}, {"+a/b", invalid}, {"++", invalid}, {"a/##", invalid},
-		{"$share/g/a", shared}, {"$share", shared}, {"$share/g", shared},
+		{"$share/g/a", packets.CodeSuccess}, {"$share/g//", packets.CodeSuccess}, {"$share/g/a/+/#", packets.CodeSuccess},
+		{"$share", invalid}, {"$share/g", invalid}, {"$share/g/", invalid}, {"$share//a", invalid}, {"$share/+/a", invalid},
+		{"$share/g#/a", invalid}, {"$share/g/a#", invalid}, {"$share/g/#/a", invalid}, {"$SHARE/g/a", invalid}, {"$share/g/$share/h/a", invalid},
 	}
 	for _, tt := range tests {
 		if got := checkFilter(tt.filter); got != tt.want {
