@@ -140,8 +140,9 @@ func TestOldFlags(t *testing.T) {
 	old.SendRaw([]byte("\x8A\x06\x00\x01\x00\x01a\x01")) // sent again
 	old.NextOf(packets.Suback)
 	old.SendRaw([]byte("\x38\x04\x00\x01a1"))
+	wantPayloads(t, old.Payloads(1), numbers(1, 1))
 	old.SendRaw([]byte("\x3A\x06\x00\x01a\x00\x012"))
-	wantPayloads(t, old.Payloads(2), numbers(1, 2))
+	wantPayloads(t, old.Payloads(1), numbers(2, 2))
 	old.SendRaw([]byte("\xC9\x00"))
 	old.NextOf(packets.Pingresp)
 }
