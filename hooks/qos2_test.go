@@ -316,7 +316,11 @@ func TestWrongAcks(t *testing.T) {
 		t.Errorf("got %s, want 0x92", mqtttest.Describe(pk))
 	}
 	stray.Complete(77)
+	stray.Send(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pubrec}, PacketID: 78, ReasonCode: 0x80})
 	stray.Ping()
+	if pk, ok := stray.Next(0); ok {
+		t.Errorf("got %s, want no answer to a PUBREC that refuses", mqtttest.Describe(pk))
+	}
 }
 
 // Field case 131: many repeats and a new one, all at once.

@@ -149,12 +149,12 @@ func (s *session) pubrec(id uint16, code byte) error {
 	if err != nil {
 		return err
 	}
+	if code >= packets.ErrUnspecifiedError.Code {
+		return nil // refused: no PUBREL follows
+	}
 	if !known {
 		s.link.out.ack(packets.Pubrel, id, packets.ErrPacketIdentifierNotFound.Code)
 		return nil
-	}
-	if code >= packets.ErrUnspecifiedError.Code {
-		return nil // refused: no PUBREL follows
 	}
 	s.inbox.Save(func(err error) {
 		if err != nil {
