@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
@@ -205,4 +206,20 @@ func TestLargeAck(t *testing.T) {
 	receiver.Disconnect()
 	b.publish("a", 3, 3)
 	wantPayloads(t, b.dial(v5("receiver")).Payloads(1), numbers(3, 3))
+}
+
+// A client that goes on sending can still read why its connection ends.
+func TestClientThatSendsOnHearsWhy(t *testing.T) {
+	b := start(t, setting{})
+	c := b.dial(v5("client"))
+	c.SendRaw([]byte{0x82, 3, 0, 1, 0})
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 20 {
+		c.SendRaw([]byte{0xC0, 0})
+		<-tick.C
+	}
+	if code := c.WaitDisconnect(); code != 0x82 {
+		t.Errorf("DISCONNECT %#x, want 0x82", code)
+	}
 }

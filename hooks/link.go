@@ -3,8 +3,10 @@ package hooks
 import (
 	"bufio"
 	"context"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -48,6 +50,7 @@ type link struct {
 	session     *session     // nil until it is open
 	subscribing subscribing
 
+	blamed  atomic.Bool   // the connection ends for what the client has sent
 	read    chan struct{} // the read goroutine reads no more
 	done    chan struct{} // the session is given back, and the library knows the client no more
 	flushed chan struct{} // the flusher has ended, and conn is closed
@@ -93,6 +96,7 @@ func (l *link) flush() {
 	}
 	l.readOn()
 	l.Close()
+	l.hearOut()
 	l.conn.Close() // the peer may have closed it before; there is nobody to tell
 
 	l.mu.Lock()
@@ -110,6 +114,22 @@ func (l *link) readOn() {
 	select {
 	case <-l.read:
 	case <-t.C:
+	}
+}
+
+// hearOut gives a client that was told off the time to hear it, until it closes
+// the connection or a second has passed. It may be sending still, and closing
+// the connection would make it fail before it reads why.
+func (l *link) hearOut() {
+	half, ok := l.conn.(interface{ CloseWrite() error })
+	if !ok || !l.blamed.Load() || half.CloseWrite() != nil {
+		return
+	}
+	l.mu.Lock()
+	err := l.conn.SetReadDeadline(l.until)
+	l.mu.Unlock()
+	if err == nil {
+		_, _ = io.Copy(io.Discard, l.conn) // the end is the same, however it comes
 	}
 }
 

@@ -47,7 +47,7 @@ func (h *Hook) publish(l *link, pk *packets.Packet) {
 		return
 	}
 	if !l.out.admit(kind, id, int(h.server.Options.Capabilities.ReceiveMaximum)) {
-		l.end(packets.ErrReceiveMaximum)
+		_ = l.fail(packets.ErrReceiveMaximum)
 		return
 	}
 

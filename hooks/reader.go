@@ -264,6 +264,7 @@ func (l *link) armLastLocked() error {
 func (l *link) fail(err error) error {
 	var code packets.Code
 	if errors.As(err, &code) {
+		l.blamed.Store(true)
 		l.end(code)
 	}
 	return err
@@ -275,6 +276,7 @@ func (l *link) refuseConnect(b []byte, header int, err error) error {
 	if connack := connackRefusing(b, header, err); connack != nil {
 		l.out.write(connack) // takes it without waiting: it is the first packet
 	}
+	l.blamed.Store(true)
 	l.Close()
 	return err
 }
