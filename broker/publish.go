@@ -14,7 +14,8 @@ import (
 // topic, and returns once it is on stable storage; from then on it is delivered
 // like any other. It is published with QoS 1, unless a set function changes
 // that or other fields of the envelope that the publisher decides: the content
-// type, the user properties, the expiry. The payload is the broker's from then on.
+// type, the user properties, the expiry, or that it is retained. The payload is
+// the broker's from then on.
 //
 // An error other than [inbox.ErrUncertain] and the context's means that the
 // message was not stored. Publish waits for one sync of the disk, which all
@@ -54,8 +55,6 @@ func validateMessage(e *inbox.Envelope, maxSize int) error {
 		return fmt.Errorf("topic %q must not contain #, + or a null character", e.Topic) // [MQTT-3.3.2-2], [MQTT-4.7.3-2]
 	case e.QoS > 2:
 		return fmt.Errorf("QoS %d must be 0, 1 or 2", e.QoS)
-	case e.Retain:
-		return fmt.Errorf("retained messages are published by clients only")
 	case len(e.Topic)+len(e.Payload) > maxSize:
 		return fmt.Errorf("%w: %d bytes, limit %d", inbox.ErrTooLarge, len(e.Topic)+len(e.Payload), maxSize)
 	}

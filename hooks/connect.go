@@ -93,10 +93,13 @@ func (h *Hook) completeConnack(l *link, pk *packets.Packet) {
 		}
 		return
 	}
+	h.index(l.client, l.session.subs)     // messages of QoS 0 come from here on
 	pk.SessionPresent = l.session.resumed // [MQTT-3.2.2-2] [MQTT-3.2.2-3]
 	capabilities := h.server.Options.Capabilities
 	pk.Properties.MaximumPacketSize = capabilities.MaximumPacketSize
 	pk.Properties.TopicAliasMaximum = capabilities.TopicAliasMaximum
+	pk.Properties.RetainAvailable = capabilities.RetainAvailable
+	pk.Properties.RetainAvailableFlag = capabilities.RetainAvailable == 0
 	pk.Properties.SharedSubAvailable = 1
 	pk.Properties.SharedSubAvailableFlag = true
 }
@@ -112,16 +115,7 @@ func (h *Hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 		l.Close()
 		return
 	}
-	if l.session.resumed {
-		subs, err := l.session.inbox.Subscriptions(l.ctx)
-		if err != nil {
-			h.log.Error("subscriptions not read", "client", cl.ID, "error", err)
-			l.end(packets.ErrUnspecifiedError)
-			return
-		}
-		h.index(cl, subs)
-		l.session.joinGroups(subs)
-	}
+	l.session.joinGroups(l.session.subs)
 	l.session.pumped = make(chan struct{})
 	go l.session.pump()
 }

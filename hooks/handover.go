@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -58,7 +57,7 @@ func (h *Hook) finish(l *link) {
 		l.session.close(inbox.Ending{Expiry: h.expiry(l), Goodbye: l.goodbye})
 	}
 	if l.client != nil {
-		h.removeTraces(l.client)
+		h.removeTraces(l)
 		h.mu.Lock()
 		if h.owners[l.client.ID] == l {
 			delete(h.owners, l.client.ID)
@@ -73,10 +72,13 @@ func (h *Hook) finish(l *link) {
 // removeTraces makes the MQTT library forget a client whose connection has
 // ended: it would keep it as long as its session, with subscriptions and a
 // buffer.
-func (h *Hook) removeTraces(cl *mqtt.Client) {
+func (h *Hook) removeTraces(l *link) {
+	cl := l.client
 	for filter := range cl.State.Subscriptions.GetAll() {
 		h.unindex(cl, filter)
 	}
+	h.misindexed.Add(-int64(len(l.misindexed))) // the library may have been first
+	l.misindexed = nil
 	// Nobody else can be in its place yet: a new connection waits for this one.
 	if known, ok := h.server.Clients.Get(cl.ID); ok && known == cl {
 		h.server.Clients.Delete(cl.ID)

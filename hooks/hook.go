@@ -29,6 +29,9 @@ type Hook struct {
 	turns   *turns         // one connection at a time for each client id, from session to CONNACK
 	counts  counts
 
+	misindexed  atomic.Int64 // subscriptions of connected clients that the MQTT library's index gets wrong
+	plainStored atomic.Bool  // messages of QoS 0 that the program publishes go through the store
+
 	dispatchers sync.WaitGroup // of groups; added to on read goroutines
 
 	mu     sync.Mutex        // guards the following

@@ -44,10 +44,13 @@ type link struct {
 	client      *mqtt.Client
 	connect     packets.ConnectParams // for the will
 	v5          bool
-	refused     packets.Code // why the client does not get its session
-	goodbye     bool         // the client has taken its leave
-	turn        bool         // holds the turn of its client id
-	session     *session     // nil until it is open
+	refused     packets.Code        // why the client does not get its session
+	goodbye     bool                // the client has taken its leave
+	noLocal     bool                // has had a subscription with No Local
+	plainStored bool                // its messages of QoS 0 go through the store
+	misindexed  map[string]struct{} // its filters that count in Hook.misindexed
+	turn        bool                // holds the turn of its client id
+	session     *session            // nil until it is open
 	subscribing subscribing
 
 	blamed  atomic.Bool   // the connection ends for what the client has sent

@@ -36,6 +36,9 @@ type outbound struct {
 	open   bool // an accepting CONNACK is in buf or beyond
 	closed bool // nothing is taken any more; what is in buf is still written
 
+	held  bool   // SUBACK is due: messages wait until it is in buf
+	aside []byte // those of them whose writers do not wait
+
 	// Messages of this client. A QoS 2 message that comes again counts once.
 	storing  int                 // the store has not settled them
 	unacked  int                 // no PUBACK, PUBCOMP or refusal is sent yet
@@ -81,6 +84,9 @@ func (o *outbound) write(p []byte) (int, error) {
 		o.buf = append(o.buf, p...)
 		o.ready.Signal()
 	}
+	if kind == packets.Suback {
+		o.releaseLocked()
+	}
 	// What is written to a connection that ends goes nowhere. An error would
 	// make the library stop reading before the client's last acknowledgements.
 	return len(p), nil
@@ -102,10 +108,13 @@ func (o *outbound) publish(p *publication) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	size, _, _ := p.size(o.v5)
-	if !o.waitLocked(size) {
+	for o.waitLocked(size) && o.held {
+		o.room.Wait()
+	}
+	if o.closed {
 		return net.ErrClosed
 	}
-	o.publishLocked(p, size)
+	o.publishLocked(&o.buf, p, size)
 	return nil
 }
 
@@ -128,10 +137,14 @@ func (o *outbound) offerLater(p *publication) bool {
 
 func (o *outbound) offerLocked(p *publication) bool {
 	size, _, _ := p.size(o.v5)
-	if o.closed || !o.open || !o.fitsLocked(size) {
+	b := &o.buf
+	if o.held {
+		b = &o.aside
+	}
+	if o.closed || !o.open || len(*b) > 0 && len(*b)+size > o.limit {
 		return false
 	}
-	o.publishLocked(p, size)
+	o.publishLocked(b, p, size)
 	return true
 }
 
@@ -153,8 +166,36 @@ func (o *outbound) relieve() {
 	}
 }
 
-func (o *outbound) publishLocked(p *publication, size int) {
-	o.buf = appendPublish(o.buf, o.v5, p)
+// hold keeps messages back that are to come after a SUBACK: the retained ones
+// that it brings. Runs on the connection's read goroutine, which calls release
+// at the latest when it has worked off the SUBSCRIBE.
+func (o *outbound) hold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = true
+}
+
+func (o *outbound) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.releaseLocked()
+}
+
+func (o *outbound) releaseLocked() {
+	if !o.held {
+		return
+	}
+	o.held = false
+	if !o.closed {
+		o.buf = append(o.buf, o.aside...)
+		o.ready.Signal()
+	}
+	o.aside = nil
+	o.room.Broadcast()
+}
+
+func (o *outbound) publishLocked(b *[]byte, p *publication, size int) {
+	*b = appendPublish(*b, o.v5, p)
 	o.packets++
 	o.messages++
 	o.bytes += int64(size)

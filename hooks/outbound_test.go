@@ -90,6 +90,54 @@ func TestOutboundIsBounded(t *testing.T) {
 	})
 }
 
+// Between hold and SUBACK the pump waits, what is offered is kept aside, and
+// everything else goes on.
+func TestOutboundHoldsMessagesUntilSuback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := opened(t, 1000, false)
+		o.take(nil)
+		o.hold()
+		published := make(chan error)
+		go func() { published <- o.publish(sized(1)) }()
+		for n := 0; o.offer(sized(100)); n += 100 {
+			if n > 1000 {
+				t.Fatal("more than the limit is kept aside")
+			}
+		}
+		o.ack(packets.Puback, 1, 0)
+		synctest.Wait()
+		if len(o.buf) != 4 {
+			t.Fatalf("%x waits to be written, want PUBACK alone", o.buf)
+		}
+		if _, err := o.write([]byte{0x90, 3, 0, 1, 0}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := o.buf[4:]; got[0] != 0x90 || got[5] != 0x30 {
+			t.Errorf("%x waits to be written, want SUBACK and then messages", got)
+		}
+		o.take(nil)
+		if err := <-published; err != nil {
+			t.Error(err)
+		}
+
+		o.hold() // and no SUBACK comes
+		go func() { published <- o.publish(sized(1)) }()
+		synctest.Wait()
+		o.release()
+		if err := <-published; err != nil {
+			t.Error(err)
+		}
+		o.hold()
+		go func() { published <- o.publish(sized(1)) }()
+		synctest.Wait()
+		o.close()
+		if err := <-published; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a writer got %v from a closed outbound", err)
+		}
+	})
+}
+
 // A publisher that does not read its acknowledgements is made to wait, in every
 // version, and one that has too many messages on their way before MQTT 5.
 func TestAdmitBoundsAcks(t *testing.T) {

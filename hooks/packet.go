@@ -23,11 +23,23 @@ func (h *Hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet,
 	return pk, nil
 }
 
-// readPublish replaces a topic alias by the topic, so that everyone who looks at
-// the packet, the access rules first, sees the topic.
+// readPublish refuses what the server has said it does not take, and replaces a
+// topic alias by the topic, so that everyone who looks at the packet, the access
+// rules first, sees the topic.
 func (h *Hook) readPublish(l *link, pk packets.Packet) (packets.Packet, error) {
+	capabilities := h.server.Options.Capabilities
+	switch {
+	case pk.FixedHeader.Qos > capabilities.MaximumQos:
+		l.end(packets.ErrQosNotSupported) // [MQTT-3.2.2-11]
+		return pk, packets.ErrRejectPacket
+	case pk.FixedHeader.Retain && capabilities.RetainAvailable == 0 && l.v5:
+		l.end(packets.ErrRetainNotSupported) // [MQTT-3.2.2-14]
+		return pk, packets.ErrRejectPacket
+	}
+	pk.FixedHeader.Retain = pk.FixedHeader.Retain && capabilities.RetainAvailable != 0
+
 	alias := pk.Properties.TopicAlias
-	if !pk.Properties.TopicAliasFlag || alias == 0 || alias > h.server.Options.Capabilities.TopicAliasMaximum {
+	if !pk.Properties.TopicAliasFlag || alias == 0 || alias > capabilities.TopicAliasMaximum {
 		return pk, nil // without one, or for the library to refuse
 	}
 	pk.TopicName = l.client.State.TopicAliases.Inbound.Set(alias, pk.TopicName)
@@ -42,7 +54,13 @@ func (h *Hook) readPublish(l *link, pk packets.Packet) (packets.Packet, error) {
 // OnPacketProcessed comes after the MQTT library has acted on a packet.
 func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) {
 	l := linkOf(cl)
-	if l == nil || err != nil {
+	if l == nil {
+		return
+	}
+	if pk.FixedHeader.Type == packets.Subscribe {
+		l.out.release() // whatever became of it
+	}
+	if err != nil {
 		return
 	}
 	switch pk.FixedHeader.Type {

@@ -16,22 +16,23 @@ import (
 // library takes time in the square of them, with its index locked.
 const maxLevels = 200
 
-// OnPublish gives messages of QoS 1 and 2, and those that are to be retained, to
-// the store, after the MQTT library has checked them and the publisher's right to
-// publish. It turns them into messages that the library has nothing left to do
-// for: no acknowledgement, no delivery, nothing kept. The server's own topics are
-// left to the library.
+// OnPublish gives messages of QoS 1 and 2, and some of QoS 0, to the store, after
+// the MQTT library has checked them and the publisher's right to publish. It turns
+// them into messages that the library has nothing left to do for: no
+// acknowledgement, no delivery, nothing kept.
 func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
-	l, qos := linkOf(cl), pk.FixedHeader.Qos
+	l := linkOf(cl)
 	switch {
-	case qos == 0 && strings.Count(pk.TopicName, "/") >= maxLevels:
-		return pk, packets.ErrRejectPacket
-	case qos == 0 && (!pk.FixedHeader.Retain || isSystem(pk.TopicName)):
-		return pk, nil
-	case qos == 0, l == nil:
-		h.publishSilently(cl, &pk)
-	default:
+	case pk.FixedHeader.Qos > 0 && l != nil:
 		h.publish(l, &pk)
+	case pk.FixedHeader.Qos > 0:
+		h.publishInline(cl, &pk)
+	case l != nil && !validTopic(pk.TopicName), strings.Count(pk.TopicName, "/") >= maxLevels:
+		return pk, packets.ErrRejectPacket // with nobody to tell
+	case h.storesPlain(l, &pk):
+		h.publishPlain(l, cl, &pk)
+	default:
+		return pk, nil
 	}
 	pk.FixedHeader.Qos, pk.PacketID, pk.Ignore = 0, 0, true
 	return pk, nil
@@ -80,9 +81,41 @@ func (h *Hook) settle(l *link, kind byte, id uint16, e *inbox.Envelope, receipt 
 	l.out.settle(kind, id, v.code.Code)
 }
 
-// publishSilently stores a message with nobody to acknowledge it to: one of QoS 0,
-// or one that the program itself publishes. The store's errors are logged.
-func (h *Hook) publishSilently(cl *mqtt.Client, pk *packets.Packet) {
+// storesPlain reports whether a message of QoS 0 goes through the store, which
+// costs it a commit, rather than being delivered by the MQTT library at once. l is
+// nil if the program itself publishes it.
+func (h *Hook) storesPlain(l *link, pk *packets.Packet) bool {
+	switch {
+	case isSystem(pk.TopicName):
+		return false
+	case pk.FixedHeader.Retain:
+		return true // the store retains
+	case h.misindexed.Load() > 0:
+		return true // the library would not find everyone
+	case l == nil:
+		return h.plainStored.Load()
+	}
+	return l.noLocal || // which the library takes for all subscriptions of a client or none
+		l.plainStored // an earlier one must not be overtaken [MQTT-4.6.0-6]
+}
+
+// publishPlain stores a message of QoS 0, with nobody to acknowledge it to.
+func (h *Hook) publishPlain(l *link, cl *mqtt.Client, pk *packets.Packet) {
+	ctx := context.Background()
+	if l != nil {
+		ctx = l.ctx
+		l.plainStored = true
+	} else {
+		h.plainStored.Store(true)
+	}
+	e := envelopeOf(cl, pk)
+	h.store.Append(ctx, e, func(_ inbox.Receipt, err error) { h.note(e, err) })
+	h.deliverInline(e)
+}
+
+// publishInline stores a message of QoS 1 or 2 that the program itself publishes,
+// with nobody to acknowledge it to. The store's errors are logged.
+func (h *Hook) publishInline(cl *mqtt.Client, pk *packets.Packet) {
 	e := envelopeOf(cl, pk)
 	h.store.Append(context.Background(), e, func(_ inbox.Receipt, err error) { h.note(e, err) })
 	h.deliverInline(e)

@@ -230,28 +230,6 @@ func TestPublisherResendsWindow(t *testing.T) {
 	receive(t, b.conn(v3("receiver")), 1000)
 }
 
-func TestRetained(t *testing.T) {
-	b := start(t, setting{})
-	publisher := b.dial(v5("publisher"))
-	publisher.PublishAndWait("a/1", "kept", 1, mqtttest.Retain, mqtttest.WithUser("k", "v"), mqtttest.WithExpiry(600))
-	publisher.PublishAndWait("a/2", "kept", 2, mqtttest.Retain)
-	publisher.PublishAndWait("a/2", "", 1, mqtttest.Retain)
-
-	receiver := b.dial(v5("receiver"))
-	receiver.Subscribe("a/+", 1)
-	pk := receiver.NextPublish()
-	if string(pk.Payload) != "kept" || pk.TopicName != "a/1" || !pk.FixedHeader.Retain || pk.FixedHeader.Qos != 1 {
-		t.Errorf("got %s", mqtttest.Describe(pk))
-	}
-	if len(pk.Properties.User) != 1 || pk.Properties.MessageExpiryInterval > 600 || pk.Properties.MessageExpiryInterval < 590 {
-		t.Errorf("properties %+v", pk.Properties)
-	}
-	publisher.PublishAndWait("a/3", "live", 1, mqtttest.Retain)
-	if pk := receiver.NextPublish(); string(pk.Payload) != "live" || pk.FixedHeader.Retain {
-		t.Errorf("got %s, want the live message without retain flag", mqtttest.Describe(pk))
-	}
-}
-
 func TestInlineClient(t *testing.T) {
 	b := start(t, setting{Mochi: func(o *mqtt.Options) { o.InlineClient = true }})
 	handled := make(chan string, 10)

@@ -18,9 +18,10 @@ type session struct {
 	link      *link
 	inbox     inbox.Inbox
 	resumed   bool
-	maxPacket int           // bytes, 0 for no limit
-	limit     int           // the most unacknowledged messages
-	pumped    chan struct{} // closed when the pump has ended; nil if it was not started
+	subs      []inbox.Subscription // as they were resumed
+	maxPacket int                  // bytes, 0 for no limit
+	limit     int                  // the most unacknowledged messages
+	pumped    chan struct{}        // closed when the pump has ended; nil if it was not started
 
 	mu      sync.Mutex // guards everything below; never held while the store is called
 	window  *inbox.Window
@@ -76,6 +77,12 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 		s.owed[d.PacketID] = struct{}{}
 		if d.PacketID > inbox.MaxPacketID {
 			s.shared[d.PacketID] = shared{} // groups must not use it
+		}
+	}
+	if s.resumed {
+		if s.subs, err = s.inbox.Subscriptions(ctx); err != nil {
+			s.close(inbox.Ending{Expiry: h.expiry(l), Goodbye: true}) // refused: its will is not to be published
+			return nil, fmt.Errorf("read subscriptions: %w", err)
 		}
 	}
 	return s, nil

@@ -83,6 +83,7 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	}
 	ctx, cancel := l.patience()
 	defer cancel()
+	l.out.hold() // until SUBACK is on its way
 	if _, err := l.session.inbox.Subscribe(ctx, subs...); err != nil {
 		h.log.Error("subscription not stored", "client", cl.ID, "error", err)
 		for i, sub := range pk.Filters {
@@ -92,6 +93,9 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 			}
 		}
 		return
+	}
+	for i := range subs {
+		l.indexed(subs[i].Filter, subs[i].NoLocal)
 	}
 	l.session.joinGroups(subs)
 }
@@ -116,6 +120,7 @@ func (h *Hook) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 	filters := make([]string, len(pk.Filters))
 	for i, sub := range pk.Filters {
 		filters[i] = sub.Filter
+		l.unindexed(sub.Filter)
 	}
 	ctx, cancel := l.patience()
 	defer cancel()
@@ -159,6 +164,7 @@ func (h *Hook) index(cl *mqtt.Client, subs []inbox.Subscription) {
 			atomic.AddInt64(&h.server.Info.Subscriptions, 1)
 		}
 		cl.State.Subscriptions.Add(sub.Filter, s)
+		linkOf(cl).indexed(sub.Filter, sub.NoLocal)
 	}
 }
 
@@ -167,6 +173,33 @@ func (h *Hook) unindex(cl *mqtt.Client, filter string) {
 	cl.State.Subscriptions.Delete(filter)
 	if h.server.Topics.Unsubscribe(filter, cl.ID) {
 		atomic.AddInt64(&h.server.Info.Subscriptions, -1)
+	}
+	linkOf(cl).unindexed(filter)
+}
+
+// The MQTT library's index, by which it delivers messages of QoS 0, does not find
+// a/+/# for the topic a/b. While a connected client has such a subscription these
+// messages go through the store.
+func isMisindexed(filter string) bool { return filter == "+/#" || strings.HasSuffix(filter, "/+/#") }
+
+// indexed notes a subscription that the MQTT library has now.
+func (l *link) indexed(filter string, noLocal bool) {
+	l.noLocal = l.noLocal || noLocal
+	if _, known := l.misindexed[filter]; known || !isMisindexed(filter) {
+		return
+	}
+	if l.misindexed == nil {
+		l.misindexed = map[string]struct{}{}
+	}
+	l.misindexed[filter] = struct{}{}
+	l.hook.misindexed.Add(1)
+}
+
+// unindexed notes that the MQTT library does not have a subscription any more.
+func (l *link) unindexed(filter string) {
+	if _, known := l.misindexed[filter]; known {
+		delete(l.misindexed, filter)
+		l.hook.misindexed.Add(-1)
 	}
 }
 

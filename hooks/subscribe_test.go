@@ -2,6 +2,7 @@ package hooks_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,49 @@ func TestInvalidFiltersAreRefused(t *testing.T) {
 	if ack := publisher.WaitAck(publisher.Publish(strings.Repeat("/", 60000), "x", 1)); ack.ReasonCode != 0x90 {
 		t.Errorf("PUBACK %#x, want 0x90", ack.ReasonCode)
 	}
+}
+
+// Messages of QoS 0 find the subscriptions that the MQTT library's index misses,
+// also after a restart, and once each.
+func TestPlainMessagesFindEveryone(t *testing.T) {
+	b := start(t, setting{})
+	receiver := b.dial(v5("receiver"))
+	receiver.Subscribe("a/+/#", 1)
+	other := b.dial(v3("other"))
+	other.Subscribe("a/+", 0)
+	publisher := b.dial(v3("publisher"))
+	for _, restart := range []bool{false, true} {
+		if restart {
+			b.restart()
+			receiver, other, publisher = b.dial(v5("receiver")), b.dial(v3("other")), b.dial(v3("publisher"))
+		}
+		for _, topic := range []string{"a/b", "a/b/c", "a", "b/c"} {
+			publisher.Publish(topic, topic, 0)
+		}
+		wantPayloads(t, receiver.Payloads(2), []string{"a/b", "a/b/c"})
+		wantPayloads(t, other.Payloads(1), []string{"a/b"})
+		receiver.Silent(10 * time.Millisecond)
+	}
+	receiver.Unsubscribe("a/+/#") // and the library delivers again
+	for _, payload := range numbers(1, 50) {
+		publisher.Publish("a/b", payload, 0)
+	}
+	wantPayloads(t, other.Payloads(50), numbers(1, 50))
+}
+
+// Field case 082: No Local is a matter of one subscription, not of all that a
+// client has.
+func TestNoLocalOfOneSubscription(t *testing.T) {
+	b := start(t, setting{})
+	c := b.dial(v5("c"))
+	c.SubscribeAll(packets.Subscription{Filter: "a/#", Qos: 1, NoLocal: true})
+	c.SubscribeAll(packets.Subscription{Filter: "a/b", Qos: 1})
+	for qos := range byte(3) {
+		c.PublishAndWait("a/b", strconv.Itoa(int(qos)), qos)
+		c.PublishAndWait("a/c", "own", qos)
+		wantPayloads(t, c.Payloads(1), []string{strconv.Itoa(int(qos))})
+	}
+	c.Silent(10 * time.Millisecond)
 }
 
 // Options of subscriptions: No Local, Retain As Published, identifiers, the
