@@ -15,6 +15,7 @@ func (h *Hook) readConnect(l *link, cl *mqtt.Client, pk packets.Packet) packets.
 	l.client = cl
 	l.v5 = pk.ProtocolVersion == 5
 	l.out.speak(l.v5)
+	l.out.alias(pk.Properties.TopicAliasMaximum, pk.Properties.MaximumPacketSize)
 	l.connect = pk.Connect
 
 	c := &pk.Connect

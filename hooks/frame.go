@@ -27,6 +27,17 @@ type publication struct {
 	packetID uint16 // 0 at QoS 0
 	dup      bool
 	left     uint32 // seconds until it expires, at least 1; 0 if it never does
+
+	alias uint16 // of the topic, 0 for none
+	known bool   // the receiver knows it, and is not told the topic
+}
+
+// name returns the topic as it is sent.
+func (p *publication) name() string {
+	if p.known {
+		return ""
+	}
+	return p.Topic
 }
 
 // secondsLeft returns the expiry interval to send at a moment: what is left,
@@ -49,7 +60,7 @@ func secondsLeft(e *inbox.Envelope, now time.Time) uint32 {
 // size returns the length of the frame, of what follows its remaining length,
 // and of its properties.
 func (p *publication) size(v5 bool) (frame, remaining, properties int) {
-	remaining = 2 + len(p.Topic) + len(p.Payload)
+	remaining = 2 + len(p.name()) + len(p.Payload)
 	if p.grant.QoS > 0 {
 		remaining += 2
 	}
@@ -61,6 +72,9 @@ func (p *publication) size(v5 bool) (frame, remaining, properties int) {
 }
 
 func (p *publication) propertiesSize() (n int) {
+	if p.alias > 0 {
+		n += aliasSize
+	}
 	if p.PayloadFormat != inbox.FormatAbsent {
 		n += 2
 	}
@@ -91,7 +105,7 @@ func appendPublish(b []byte, v5 bool, p *publication) []byte {
 	_, remaining, properties := p.size(v5)
 	b = append(b, publishHeader(p))
 	b = appendLength(b, remaining)
-	b = appendText(b, p.Topic)
+	b = appendText(b, p.name())
 	if p.grant.QoS > 0 {
 		b = binary.BigEndian.AppendUint16(b, p.packetID)
 	}
@@ -114,6 +128,9 @@ func publishHeader(p *publication) byte {
 }
 
 func appendProperties(b []byte, p *publication) []byte {
+	if p.alias > 0 {
+		b = appendAlias(b, p.alias)
+	}
 	if p.PayloadFormat != inbox.FormatAbsent {
 		b = append(b, propertyPayloadFormat, byte(p.PayloadFormat-inbox.FormatBytes))
 	}

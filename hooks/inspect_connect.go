@@ -54,7 +54,7 @@ func inspectConnect(b []byte, header int) error {
 			s.properties(willProperties)
 		}
 		if topic := s.topic(); len(topic) == 0 { // [MQTT-3.1.3-11]
-			s.fail(packets.ErrMalformedWillTopic) // [MQTT-4.7.3-1]
+			s.fail(packets.ErrProtocolViolationNoTopic) // [MQTT-4.7.3-1]
 		}
 		s.binary()
 	}

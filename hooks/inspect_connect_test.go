@@ -56,7 +56,7 @@ func TestInspectConnect(t *testing.T) {
 		{"no id, MQTT 3.1", 0x10, v31 + "\x02\x00\x00\x00\x00", 0x85, refused3(2)},
 		{"id of no UTF-8", 0x10, v5 + "\x02\x00\x00\x00\x00\x01\xFF", malformed, refused5(malformed)},
 		{"id cut short", 0x10, v311 + "\x02\x00\x00\x00\x02i", malformed, closed},
-		{"will topic empty", 0x10, v5 + "\x06\x00\x00\x00\x00\x01i\x00\x00\x00\x00\x01x", malformed, refused5(malformed)},
+		{"will topic empty", 0x10, v5 + "\x06\x00\x00\x00\x00\x01i\x00\x00\x00\x00\x01x", violation, refused5(violation)},
 		{"will topic with wildcard", 0x10, v311 + "\x06\x00\x00\x00\x01i\x00\x01#\x00\x01x", malformed, closed},
 		{"will without payload", 0x10, v311 + "\x06\x00\x00\x00\x01i\x00\x01w", malformed, closed},
 		{"user name missing", 0x10, v311 + "\x82\x00\x00\x00\x01i", malformed, closed},

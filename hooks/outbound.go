@@ -32,6 +32,8 @@ type outbound struct {
 	ready sync.Cond  // for flush: there is something to write, or an end
 	buf   []byte
 
+	aliases aliases
+
 	v5     bool
 	open   bool // an accepting CONNACK is in buf or beyond
 	closed bool // nothing is taken any more; what is in buf is still written
@@ -65,6 +67,13 @@ func (o *outbound) speak(v5 bool) {
 	o.v5 = v5
 }
 
+// alias allows topic aliases, at most so many, in packets at most so large.
+func (o *outbound) alias(maximum uint16, maxPacket uint32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.aliases = aliases{maximum: min(int(maximum), maxAliases), maxPacket: int(maxPacket)}
+}
+
 // write takes a whole packet from the MQTT library, and waits for room. Packets
 // that must not reach the client are dropped: all before CONNACK, and DISCONNECT
 // before MQTT 5, where only clients send it.
@@ -81,7 +90,11 @@ func (o *outbound) write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if o.waitLocked(len(p)) {
-		o.buf = append(o.buf, p...)
+		if kind == packets.Publish && o.aliases.maximum > 0 {
+			o.buf = o.aliases.appendAliased(o.buf, p)
+		} else {
+			o.buf = append(o.buf, p...)
+		}
 		o.ready.Signal()
 	}
 	if kind == packets.Suback {
@@ -194,11 +207,17 @@ func (o *outbound) releaseLocked() {
 	o.room.Broadcast()
 }
 
+// publishLocked appends a message, of this size without an alias. What is held
+// back has none: something may be sent before it.
 func (o *outbound) publishLocked(b *[]byte, p *publication, size int) {
+	if b == &o.buf && o.aliases.maximum > 0 {
+		p.alias, p.known = o.aliases.of(p.Topic, size)
+	}
+	before := len(*b)
 	*b = appendPublish(*b, o.v5, p)
 	o.packets++
 	o.messages++
-	o.bytes += int64(size)
+	o.bytes += int64(len(*b) - before)
 	o.ready.Signal()
 }
 

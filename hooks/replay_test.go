@@ -370,6 +370,31 @@ func TestTopicAlias(t *testing.T) {
 	}
 }
 
+// A receiver that allows aliases is told a topic once on each link.
+func TestTopicAliasOut(t *testing.T) {
+	b := start(t, setting{})
+	o := v5("receiver")
+	o.TopicAliasMaximum = 1
+	for range 2 {
+		receiver := b.dial(o)
+		receiver.Subscribe("some/topic/#", 2)
+		publisher := b.dial(clean("publisher"))
+		for qos := byte(0); qos <= 2; qos++ {
+			publisher.Publish("some/topic/first", "x", qos)
+			pk := receiver.NextPublish()
+			if told := pk.TopicName == "some/topic/first"; told != (qos == 0) || pk.Properties.TopicAlias != 1 {
+				t.Errorf("%s, alias %d; want the topic with the first alone", mqtttest.Describe(pk), pk.Properties.TopicAlias)
+			}
+		}
+		publisher.Publish("some/topic/second", "x", 1)
+		if pk := receiver.NextPublish(); pk.TopicName != "some/topic/second" || pk.Properties.TopicAliasFlag {
+			t.Errorf("%s, alias %d; want none", mqtttest.Describe(pk), pk.Properties.TopicAlias)
+		}
+		receiver.Disconnect()
+		publisher.Disconnect()
+	}
+}
+
 // Field case 088: a message that is too large for its receiver stands in nobody's
 // way.
 func TestOversizeMessage(t *testing.T) {
