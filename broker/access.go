@@ -3,6 +3,8 @@ package broker
 import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // Access decides who may connect and which topics a client may use. Its
@@ -18,7 +20,9 @@ type Access interface {
 	// again when the will is published.
 	Publish(c Client, topic string) bool
 
-	// Subscribe reports whether a client may subscribe with a filter.
+	// Subscribe reports whether a client may subscribe with a filter. Of a shared
+	// subscription it is asked about the filter within: what a client may not see
+	// alone it may not see together with others.
 	Subscribe(c Client, filter string) bool
 }
 
@@ -55,6 +59,9 @@ func (h *accessHook) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool 
 	}
 	if write {
 		return h.access.Publish(clientOf(cl), topic)
+	}
+	if _, inner, ok := inbox.Shared(topic); ok {
+		topic = inner
 	}
 	return h.access.Subscribe(clientOf(cl), topic)
 }

@@ -313,6 +313,11 @@ func TestAccessIsAsked(t *testing.T) {
 	if code := alice.Subscribe("from/bob", 1); code != 0x87 {
 		t.Errorf("SUBACK for what is not: %#x, want 0x87", code)
 	}
+	for filter, want := range map[string]byte{"$share/g/from/alice": 1, "$share/g/from/bob": 0x87, "$share/from/alice": 0x87} {
+		if code := alice.Subscribe(filter, 1); code != want {
+			t.Errorf("SUBACK for %s: %#x, want %#x", filter, code, want)
+		}
+	}
 	if code := alice.WaitAck(alice.Publish("to/bob", "x", 1)).ReasonCode; code != 0x87 {
 		t.Errorf("PUBACK for what is not: %#x, want 0x87", code)
 	}

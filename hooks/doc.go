@@ -21,6 +21,13 @@
 //	pump.go       takes the inbox page by page and sends it
 //	session.go    takes the receiver's acknowledgements
 //
+// Messages of a shared subscription take another way from the store to the
+// client:
+//
+//	group.go           a shared subscription with connected members
+//	group_dispatch.go  takes the group's inbox and hands each message to a member
+//	group_member.go    what one client has of its groups
+//
 // Subscriptions (subscribe.go) are kept by both: the store has those of every
 // session, the server's index those of connected clients. Wills (will.go) are
 // taken from the server and published like any other message.
@@ -31,7 +38,9 @@
 // stable storage. SUBACK is sent after the subscription is. CONNACK is the first
 // packet that a client sees. Messages go out in the order of storing, and never
 // more of them unacknowledged than the receiver's Receive Maximum or
-// [Options.Window]. A receiver that is slow, or gone without a word, costs nobody
+// [Options.Window]. A message of a shared subscription waits until a member takes
+// it, goes to one, and goes to another if that one leaves without acknowledging
+// it; a QoS 2 message stays with the one that it was sent to. A receiver that is slow, or gone without a word, costs nobody
 // else anything: only goroutines of its own connection wait for it.
 //
 // # Goroutines
@@ -39,6 +48,8 @@
 // Each connection has four: the read goroutine, which the listener starts and in
 // which the MQTT server works, and that server's write loop; the flusher, which
 // writes the outbound buffer; and the pump, which sends the inbox. The read
-// goroutine ends last and waits for the other two of this package. A client that
+// goroutine ends last and waits for the other two of this package. Each shared
+// subscription with connected members has one, the dispatcher; [Hook.Wait] waits
+// for it. A client that
 // is away has none, but a timer if its will waits for its delay.
 package hooks

@@ -106,6 +106,7 @@ func (g *group) serve() error {
 		Resume: true,
 		Expiry: inbox.ExpiryNever,
 		State:  g.state,
+		Live:   g.live,
 	})
 	if err != nil {
 		return err

@@ -150,6 +150,22 @@ func (g *group) place(members []*member, e inbox.Entry, now time.Time) outcome {
 	return oversize
 }
 
+// live hands a message of QoS 0 to one member, at once or not at all. Runs on a
+// goroutine of the store and never waits.
+func (g *group) live(e inbox.Entry) {
+	g.mu.Lock()
+	members := g.members
+	g.mu.Unlock()
+	now := time.Now()
+	for i := range members {
+		m := members[(int(e.Envelope.ID.Sequence)+i)%len(members)]
+		if o, _ := m.offer(e, false, now); o == finished {
+			return
+		}
+	}
+	g.hook.counts.liveDropped.Add(1)
+}
+
 // park lays away messages that are too large for everyone who is here: another
 // member may take them. It returns those that are given up, when that is more
 // than a page [MQTT-3.1.2-24].

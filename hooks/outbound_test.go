@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"errors"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,42 @@ func TestOutboundHoldsMessagesUntilSuback(t *testing.T) {
 		o.close()
 		if err := <-published; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a writer got %v from a closed outbound", err)
+		}
+	})
+}
+
+// Whoever was refused room and wants to come again is told once when there is.
+func TestOutboundRelief(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := opened(t, 1000, false)
+		relief := make(chan struct{}, 10)
+		o.onRelief(func() { relief <- struct{}{} })
+		o.relieve()
+		for o.offer(sized(100)) {
+		}
+		o.take(nil)
+		o.relieve()
+		if len(relief) > 0 {
+			t.Fatal("relief without a refusal, or for one who does not come again")
+		}
+		for o.offerLater(sized(100)) {
+		}
+		o.offerLater(sized(100))
+		writer, reader := net.Pipe()
+		flushed := make(chan error, 1)
+		go func() { flushed <- o.flush(writer) }()
+		go io.Copy(io.Discard, reader)
+		<-relief
+		o.close()
+		if err := <-flushed; err != nil {
+			t.Error(err)
+		}
+		writer.Close()
+		if len(relief) > 0 {
+			t.Error("told more than once")
+		}
+		if o.offerLater(sized(1)) {
+			t.Error("a closed outbound takes a message")
 		}
 	})
 }

@@ -177,6 +177,19 @@ func (l *Ledger) Received(receiver string, m Message) {
 	*d = delivery{times: d.times + 1, link: now, here: d.here + 1}
 }
 
+// Shared notes that one of those who share a subscription has a message. None
+// may have it again at QoS 2.
+func (l *Ledger) Shared(group string, m Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.account(group).delivery(m)
+	d.times++
+	l.report.Deliveries++
+	if l.qos == 2 && d.times > 1 {
+		l.violation("%s: %s came %d times", group, m, d.times)
+	}
+}
+
 // Confirmed notes that the receiver acknowledges a message for good.
 func (l *Ledger) Confirmed(receiver string, m Message, at time.Time) {
 	l.mu.Lock()

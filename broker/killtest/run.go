@@ -81,7 +81,7 @@ func Run(t testing.TB, c Config) Report {
 	defer drain()
 	defer quiet()
 
-	r.witnesses = []witness{&wills{run: r}, &retained{run: r}, &expiring{run: r}, &subscriptions{run: r}}
+	r.witnesses = []witness{&wills{run: r}, &retained{run: r}, &expiring{run: r}, &subscriptions{run: r}, &shared{run: r}}
 	r.startReceivers(t)
 	var publishers sync.WaitGroup
 	defer publishers.Wait()
