@@ -84,7 +84,10 @@ func (h *Hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 	switch pk.FixedHeader.Type {
 	case packets.Connack:
 		h.completeConnack(l, &pk)
+	case packets.Suback:
+		pk.Properties.User = nil // which the library takes from the SUBSCRIBE
 	case packets.Unsuback:
+		pk.Properties.User = nil
 		if l.v5 && len(l.subscribing.unsuback) == len(pk.ReasonCodes) {
 			pk.ReasonCodes = l.subscribing.unsuback
 		}

@@ -37,6 +37,21 @@ func TestQoS0IsNotKept(t *testing.T) {
 	wantPayloads(t, b.dial(v3("receiver")).Payloads(1), []string{"5"})
 }
 
+// What a client says of its request is not the server's answer.
+func TestAnswersHaveNoPropertiesOfRequests(t *testing.T) {
+	b := start(t, setting{})
+	c := b.dial(v5("client"))
+	for kind, answer := range map[byte]byte{packets.Subscribe: packets.Suback, packets.Unsubscribe: packets.Unsuback} {
+		pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: kind}, PacketID: 1}
+		pk.Filters = packets.Subscriptions{{Filter: "a"}}
+		pk.Properties.User = []packets.UserProperty{{Key: "key", Val: "value"}}
+		c.Send(pk)
+		if got := c.NextOf(answer); len(got.Properties.User) > 0 {
+			t.Errorf("%s has %v", mqtttest.Describe(got), got.Properties.User)
+		}
+	}
+}
+
 // Field case 078: an unsubscription is kept.
 func TestUnsubscribeIsKept(t *testing.T) {
 	b := start(t, setting{})
