@@ -81,7 +81,7 @@ func newServer(o Options) *mqtt.Server {
 	c.MaximumClientWritesPending = 512 // allocated per client; QoS 1 and 2 do not go through it
 	c.MaximumPacketSize = uint32(o.MaxPacketSize)
 	c.ReceiveMaximum = 1024
-	c.TopicAliasMaximum = 32 // a client makes the server keep so many topics, of 64 KiB each
+	c.TopicAliasMaximum = 32                            // a client makes the server keep so many topics, of 64 KiB each
 	c.Compatibilities.NoInheritedPropertiesOnAck = true // user properties of a PUBLISH do not belong in its PUBACK
 	return mqtt.New(&mqtt.Options{
 		Capabilities:             c,
