@@ -71,7 +71,7 @@ func openStore(o Options) (inbox.Store, error) {
 	if o.Store != nil {
 		return o.Store, nil
 	}
-	return badger.Open(badger.Options{Dir: o.Dir, Log: o.Log})
+	return badger.Open(badger.Options{Dir: o.Dir, Retention: o.Retention, KeepQoS0: o.KeepQoS0, Log: o.Log})
 }
 
 // newServer returns a mochi server that leaves to the hook what the hook does.
@@ -80,6 +80,7 @@ func newServer(o Options) *mqtt.Server {
 	c.MaximumMessageExpiryInterval = 0 // a message expires when its publisher said so, and retained ones stay
 	c.MaximumClientWritesPending = 512 // allocated per client; QoS 1 and 2 do not go through it
 	c.MaximumPacketSize = uint32(o.MaxPacketSize)
+	c.MaximumSessionExpiryInterval = uint32(o.MaxSessionExpiry)
 	c.ReceiveMaximum = 1024
 	c.TopicAliasMaximum = 32                            // a client makes the server keep so many topics, of 64 KiB each
 	c.Compatibilities.NoInheritedPropertiesOnAck = true // user properties of a PUBLISH do not belong in its PUBACK
@@ -99,6 +100,8 @@ func (b *Broker) attach() error {
 		Window:          b.options.Window,
 		ConnectTimeout:  b.options.ConnectTimeout,
 		SessionExpiryV3: b.options.SessionExpiry,
+		KeepQoS0:        b.options.KeepQoS0,
+		MaxKeepAlive:    uint16(b.options.MaxKeepAlive / time.Second),
 		MayPublish:      func(cl *mqtt.Client, topic string) bool { return access.OnACLCheck(cl, topic, true) },
 		Log:             b.options.Log,
 	})

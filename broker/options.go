@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"strconv"
 	"time"
@@ -17,6 +18,7 @@ const (
 	DefaultMaxPacketSize  = 1 << 20
 	DefaultWindow         = 512
 	DefaultSessionExpiry  = 7 * 24 * 60 * 60
+	DefaultRetention      = 7 * 24 * time.Hour
 	DefaultConnectTimeout = 10 * time.Second
 	DefaultStopTimeout    = 10 * time.Second
 )
@@ -50,6 +52,14 @@ type Options struct {
 	// Store is used instead of one in Dir. The broker closes it.
 	Store inbox.Store
 
+	// Retention is how long a message that nobody has read is kept if it does
+	// not expire earlier. Negative for ever.
+	Retention time.Duration
+
+	// KeepQoS0 keeps messages of QoS 0 for receivers who are away and whose
+	// subscription has QoS 1 or 2. A Store of the caller's must be opened for it.
+	KeepQoS0 bool
+
 	// Access decides who may connect and use which topics. Nil lets everyone
 	// do everything; the broker then listens on loopback addresses and unix
 	// sockets only, unless AllowAnonymous is set.
@@ -68,6 +78,15 @@ type Options struct {
 	// for one is kept after its connection has ended. An MQTT 5 client says it
 	// itself.
 	SessionExpiry inbox.Expiry
+
+	// MaxSessionExpiry is the most that an MQTT 5 client may ask for, and gets if
+	// it asks for more. 0 sets no limit.
+	MaxSessionExpiry inbox.Expiry
+
+	// MaxKeepAlive is the longest keep alive of an MQTT 5 client, in whole
+	// seconds up to 65,535. One that wants a longer one, or none, is told to keep
+	// to this. 0 leaves it to the clients.
+	MaxKeepAlive time.Duration
 
 	// ConnectTimeout is how long a new connection may take until its CONNECT
 	// packet has arrived.
@@ -94,6 +113,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SessionExpiry == 0 {
 		o.SessionExpiry = DefaultSessionExpiry
+	}
+	if o.MaxSessionExpiry == 0 {
+		o.MaxSessionExpiry = inbox.ExpiryNever
+	}
+	if o.Retention == 0 {
+		o.Retention = DefaultRetention
 	}
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = DefaultConnectTimeout
@@ -131,6 +156,9 @@ func (o Options) Validate() error {
 	}
 	if o.MaxPacketSize < minPacketSize || o.MaxPacketSize > maxPacketSize {
 		errs = append(errs, fmt.Errorf("packet size %d: choose %d to %d", o.MaxPacketSize, minPacketSize, maxPacketSize))
+	}
+	if o.MaxKeepAlive != o.MaxKeepAlive.Truncate(time.Second) || o.MaxKeepAlive < 0 || o.MaxKeepAlive > math.MaxUint16*time.Second {
+		errs = append(errs, fmt.Errorf("keep alive %v: choose whole seconds up to %v", o.MaxKeepAlive, math.MaxUint16*time.Second))
 	}
 	if o.ConnectTimeout < 0 || o.StopTimeout < 0 {
 		errs = append(errs, errors.New("timeout: choose one above 0"))

@@ -3,6 +3,7 @@ package broker
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -21,6 +22,8 @@ func TestValidate(t *testing.T) {
 		{"a name", Options{Dir: "d", TCP: []string{"example.org:1883"}}, "--allow-anonymous"},
 		{"WebSocket everywhere", Options{Dir: "d", WebSocket: []string{"0.0.0.0:80"}}, "--allow-anonymous"},
 		{"everywhere, everyone", Options{Dir: "d", TCP: []string{"0.0.0.0:1883"}, AllowAnonymous: true}, ""},
+		{"keep alive too long", Options{Dir: "d", MaxKeepAlive: 20 * time.Hour}, "keep alive 20h0m0s: choose"},
+		{"keep alive of less than seconds", Options{Dir: "d", MaxKeepAlive: 1500 * time.Millisecond}, "keep alive 1.5s: choose"},
 		{"everywhere, with rules", Options{Dir: "d", TCP: []string{"0.0.0.0:1883"}, Access: rules{}}, ""},
 		{"unix socket", Options{Dir: "d", Unix: []string{"/run/x"}}, ""},
 		{"unix socket without path", Options{Dir: "d", Unix: []string{""}}, "path is empty"},

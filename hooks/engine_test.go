@@ -41,9 +41,15 @@ type onDisk struct {
 
 func openDisk(t testing.TB, dir string) inbox.Store {
 	t.Helper()
-	s, err := badger.Open(badger.Options{Dir: dir, Reserve: -1})
+	return openStore(t, badger.Options{Dir: dir})
+}
+
+func openStore(t testing.TB, o badger.Options) inbox.Store {
+	t.Helper()
+	o.Reserve = -1
+	s, err := badger.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return onDisk{s, dir}
+	return onDisk{s, o.Dir}
 }

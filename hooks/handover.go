@@ -96,11 +96,12 @@ func (h *Hook) giveTurn(l *link) {
 // last said, within what the server allows.
 func (h *Hook) expiry(l *link) inbox.Expiry {
 	cl := l.client
+	longest := inbox.Expiry(h.server.Options.Capabilities.MaximumSessionExpiryInterval)
 	switch {
 	case l.v5:
-		return inbox.Expiry(min(cl.Properties.Props.SessionExpiryInterval, h.server.Options.Capabilities.MaximumSessionExpiryInterval))
+		return min(inbox.Expiry(cl.Properties.Props.SessionExpiryInterval), longest)
 	case cl.Properties.Clean:
 		return inbox.ExpiryAtOnce // [MQTT-3.1.2-6]
 	}
-	return h.options.SessionExpiryV3
+	return min(h.options.SessionExpiryV3, longest)
 }

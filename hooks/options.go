@@ -43,6 +43,11 @@ type Options struct {
 	// client cannot say it itself; by default 7 days.
 	SessionExpiryV3 inbox.Expiry
 
+	// KeepQoS0 keeps messages of QoS 0 for receivers who are away and whose
+	// subscription has QoS 1 or 2. They all go through the store then, which must
+	// have been opened to do so.
+	KeepQoS0 bool
+
 	// MaxKeepAlive is the longest keep alive of an MQTT 5 client, in seconds. One
 	// that wants a longer one, or none, is told to keep to this; 0, the default,
 	// leaves it to the clients. Older clients cannot be told.

@@ -88,8 +88,8 @@ func (h *Hook) storesPlain(l *link, pk *packets.Packet) bool {
 	switch {
 	case isSystem(pk.TopicName):
 		return false
-	case pk.FixedHeader.Retain:
-		return true // the store retains
+	case h.options.KeepQoS0, pk.FixedHeader.Retain:
+		return true // the store keeps it
 	case h.misindexed.Load() > 0:
 		return true // the library would not find everyone
 	case l == nil:

@@ -9,6 +9,7 @@ import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -201,6 +202,79 @@ func TestSessionExpiryInDisconnect(t *testing.T) {
 		t.Errorf("DISCONNECT %#x, want 0x82", code)
 	}
 	wantPayloads(t, watcher.Payloads(1), []string{"y"}) // its session has ended
+}
+
+// Field case 055: a client is told if its session is kept for less than it asked
+// for, and if its keep alive is shorter.
+func TestServerLimitsAreAnnounced(t *testing.T) {
+	b := start(t, setting{
+		Options: hooks.Options{MaxKeepAlive: 60},
+		Mochi:   func(o *mqtt.Options) { o.Capabilities.MaximumSessionExpiryInterval = 7200 },
+	})
+	tests := []struct {
+		expiry       uint32
+		keepAlive    uint16
+		announced    bool // the session expiry
+		announcedAge bool // the keep alive
+	}{{3600, 30, false, false}, {7201, 60, true, false}, {0xFFFFFFFF, 61, true, true}, {0, 0, false, true}}
+	for _, tt := range tests {
+		p := b.dial(mqtttest.Options{ClientID: "c", Version: 5, SessionExpiry: tt.expiry, KeepAlive: tt.keepAlive}).Properties
+		if p.SessionExpiryIntervalFlag != tt.announced || tt.announced && p.SessionExpiryInterval != 7200 {
+			t.Errorf("expiry %d: %t, %d announced", tt.expiry, p.SessionExpiryIntervalFlag, p.SessionExpiryInterval)
+		}
+		if p.ServerKeepAliveFlag != tt.announcedAge || tt.announcedAge && p.ServerKeepAlive != 60 {
+			t.Errorf("keep alive %d: %t, %d announced", tt.keepAlive, p.ServerKeepAliveFlag, p.ServerKeepAlive)
+		}
+	}
+}
+
+// The keep alive that is announced is the one that counts; older clients keep
+// theirs.
+func TestMaxKeepAlive(t *testing.T) {
+	t.Parallel()
+	b := start(t, setting{Options: hooks.Options{MaxKeepAlive: 1}})
+	old := b.dial(v3("old"))
+	b.dial(v5("modern")).WaitClosed()
+	old.Ping()
+}
+
+// Field cases 050 and 051: a session ends when its time is over, whether anybody
+// looks before or not and whether the broker runs meanwhile or not. The time of an
+// MQTT 3.1.1 session is the operator's.
+func TestSessionExpires(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		b := start(t, setting{Options: hooks.Options{SessionExpiryV3: 1}})
+		short := mqtttest.Options{ClientID: "short", Version: 5, SessionExpiry: 1}
+		for _, o := range []mqtttest.Options{short, v3("old"), v5("long"), {ClientID: "endless", Version: 5, SessionExpiry: 0xFFFFFFFF}} {
+			b.subscribed(o, "a", 1)
+			c := b.dial(o) // again, within the time
+			if !c.SessionPresent {
+				t.Errorf("restart %t, %s: no session present after no time", restart, o.ClientID)
+			}
+			c.Cut()
+		}
+		b.publish("a", 1, 3)
+		over := time.Now().Add(1100 * time.Millisecond)
+		if restart {
+			b.restart()
+		}
+		mqtttest.Eventually(t, func() bool { return time.Now().After(over) }, "the time of two sessions is over")
+		for o, want := range map[*mqtttest.Options]bool{
+			{ClientID: "short", Version: 5, SessionExpiry: 1}: false, {ClientID: "old"}: false,
+			{ClientID: "long", Version: 5, SessionExpiry: 3600}: true, {ClientID: "endless", Version: 5, SessionExpiry: 0xFFFFFFFF}: true,
+		} {
+			c := b.dial(*o)
+			if c.SessionPresent != want {
+				t.Errorf("restart %t, %s: session present %t, want %t", restart, o.ClientID, c.SessionPresent, want)
+			}
+			if want {
+				wantPayloads(t, c.Payloads(3), numbers(1, 3))
+			} else {
+				c.Silent(10 * time.Millisecond)
+			}
+		}
+	}
 }
 
 // Field case 121: client ids that look alike are different.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
 )
 
 // Field case 076: nothing is kept for a subscription of QoS 0, nor of a message
@@ -50,6 +51,32 @@ func TestAnswersHaveNoPropertiesOfRequests(t *testing.T) {
 			t.Errorf("%s has %v", mqtttest.Describe(got), got.Properties.User)
 		}
 	}
+}
+
+// Field case 076: with the option, messages of QoS 0 are kept for subscriptions of
+// QoS 1, in order with the others.
+func TestKeepQoS0(t *testing.T) {
+	b := &broker{t: t, store: openStore(t, badger.Options{Dir: t.TempDir(), KeepQoS0: true}), options: setting{Options: hooks.Options{KeepQoS0: true}}}
+	b.serve()
+	t.Cleanup(func() { b.close(); b.store.Close() })
+	receiver := b.dial(v3("receiver"))
+	receiver.SubscribeAll(packets.Subscription{Filter: "zero", Qos: 0}, packets.Subscription{Filter: "one", Qos: 1})
+	publisher := b.dial(v3("publisher"))
+	publisher.Publish("one", "there", 0)
+	wantPayloads(t, receiver.Payloads(1), []string{"there"})
+	receiver.Disconnect()
+
+	for i := range 6 {
+		publisher.PublishAndWait("one", strconv.Itoa(i+1), byte(i%2))
+		publisher.PublishAndWait("zero", "never", byte(i%2))
+	}
+	receiver = b.dial(v3("receiver"))
+	for i, pk := range receiver.Collect(6) {
+		if string(pk.Payload) != strconv.Itoa(i+1) || pk.FixedHeader.Qos != byte(i%2) {
+			t.Errorf("got %s, want %d at QoS %d", mqtttest.Describe(pk), i+1, i%2)
+		}
+	}
+	receiver.Silent(10 * time.Millisecond)
 }
 
 // Field case 078: an unsubscription is kept.

@@ -60,6 +60,7 @@ func TestCommandsThatFail(t *testing.T) {
 		{"no number", []string{"serve", "--window", "many"}, exitUsage, []string{"--window"}},
 		{"strangers", []string{"serve", "--listen", "0.0.0.0:0"}, exitUsage, []string{`"0.0.0.0:0"`, "127.0.0.1", "--allow-anonymous"}},
 		{"two mistakes", []string{"serve", "--listen", "1883", "--window", "70000"}, exitUsage, []string{"not host:port", "choose 1 to 65535"}},
+		{"long expiry", []string{"serve", "--max-session-expiry", "1.5s"}, exitUsage, []string{"max session expiry", "whole seconds"}},
 		{"no expiry", []string{"serve", "--session-expiry", "0s"}, exitUsage, []string{"session expiry", "1s"}},
 		{"port in use", []string{"serve", "--listen", taken.Addr().String()}, exitFailed, []string{taken.Addr().String(), "the port is in use"}},
 		{"WebSocket port in use", []string{"serve", "--ws", taken.Addr().String()}, exitFailed, []string{taken.Addr().String(), "the port is in use"}},
@@ -124,7 +125,7 @@ func TestHelp(t *testing.T) {
 	}{
 		{nil, []string{"serve", "health", "bench ack", "bench replay", "version"}},
 		{[]string{"--help"}, []string{"serve", "keeps every acknowledged message"}},
-		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 1048576", "default: 168h0m0s"}},
+		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 1048576", "default: 168h0m0s", "--keep-qos0", "--retention", "--max-keep-alive"}},
 		{[]string{"bench", "ack", "--help"}, []string{"mosquitto", "default: 256", "1x1,1x100"}},
 	} {
 		r := command(t, test.args...)

@@ -18,6 +18,7 @@ var defaults = map[string]string{
 	"max_packet_size": fmt.Sprint(broker.DefaultMaxPacketSize),
 	"window":          fmt.Sprint(broker.DefaultWindow),
 	"session_expiry":  (broker.DefaultSessionExpiry * time.Second).String(),
+	"retention":       broker.DefaultRetention.String(),
 	"connect_timeout": broker.DefaultConnectTimeout.String(),
 	"stop_timeout":    broker.DefaultStopTimeout.String(),
 }
@@ -32,11 +33,16 @@ type serveCommand struct {
 
 	Data string `group:"Storing" default:"data" placeholder:"DIR" help:"Directory of everything that is stored; created if missing (default: ${default})."`
 
-	Window         int           `group:"Limits" default:"${window}" placeholder:"N" help:"Messages that a receiver may have and not have acknowledged, 1 to 65535 (default: ${default})."`
-	MaxPacketSize  int           `group:"Limits" default:"${max_packet_size}" placeholder:"BYTES" help:"Largest packet that a client may send (default: ${default})."`
-	SessionExpiry  time.Duration `group:"Limits" default:"${session_expiry}" placeholder:"TIME" help:"How long the session and the inbox of an MQTT 3.1.1 client are kept after it has gone, in whole seconds; an MQTT 5 client says it itself (default: ${default})."`
-	ConnectTimeout time.Duration `group:"Limits" default:"${connect_timeout}" placeholder:"TIME" help:"Longest time from a connection to its CONNECT packet (default: ${default})."`
-	StopTimeout    time.Duration `group:"Limits" default:"${stop_timeout}" placeholder:"TIME" help:"Longest time that stopping may take (default: ${default})."`
+	Retention time.Duration `group:"Storing" default:"${retention}" placeholder:"TIME" help:"How long a message that nobody has read is kept if it does not expire earlier; 0s for ever (default: ${default})."`
+	KeepQoS0  bool          `group:"Storing" name:"keep-qos0" help:"Keep messages of QoS 0, too, for receivers who are away, if their subscription has QoS 1 or 2."`
+
+	Window           int           `group:"Limits" default:"${window}" placeholder:"N" help:"Messages that a receiver may have and not have acknowledged, 1 to 65535 (default: ${default})."`
+	MaxPacketSize    int           `group:"Limits" default:"${max_packet_size}" placeholder:"BYTES" help:"Largest packet that a client may send (default: ${default})."`
+	SessionExpiry    time.Duration `group:"Limits" default:"${session_expiry}" placeholder:"TIME" help:"How long the session and the inbox of an MQTT 3.1.1 client are kept after it has gone, in whole seconds; an MQTT 5 client says it itself (default: ${default})."`
+	MaxSessionExpiry time.Duration `group:"Limits" placeholder:"TIME" help:"The most that an MQTT 5 client can ask for of that, in whole seconds (default: no limit)."`
+	MaxKeepAlive     time.Duration `group:"Limits" placeholder:"TIME" help:"Longest keep alive of an MQTT 5 client, in whole seconds (default: as it asks for)."`
+	ConnectTimeout   time.Duration `group:"Limits" default:"${connect_timeout}" placeholder:"TIME" help:"Longest time from a connection to its CONNECT packet (default: ${default})."`
+	StopTimeout      time.Duration `group:"Limits" default:"${stop_timeout}" placeholder:"TIME" help:"Longest time that stopping may take (default: ${default})."`
 
 	LogLevel  slog.Level `group:"Logging" default:"info" placeholder:"LEVEL" help:"debug, info, warn or error (default: ${default})."`
 	LogFormat string     `group:"Logging" default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json (default: ${default})."`
@@ -55,6 +61,9 @@ func (c *serveCommand) Run(env *environment) error {
 	if c.SessionExpiry < time.Second || c.SessionExpiry/time.Second > math.MaxUint32 {
 		return usageError{fmt.Errorf("session expiry %v: choose 1s to %v", c.SessionExpiry, math.MaxUint32*time.Second)}
 	}
+	if c.MaxSessionExpiry < 0 || c.MaxSessionExpiry/time.Second > math.MaxUint32 || c.MaxSessionExpiry%time.Second != 0 {
+		return usageError{fmt.Errorf("max session expiry %v: choose whole seconds up to %v", c.MaxSessionExpiry, math.MaxUint32*time.Second)}
+	}
 	options := c.options(env)
 	if err := options.Validate(); err != nil {
 		return usageError{err}
@@ -71,18 +80,26 @@ func (c *serveCommand) options(env *environment) broker.Options {
 	if c.LogFormat == "json" {
 		handler = slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: c.LogLevel})
 	}
+	retention := c.Retention
+	if retention == 0 {
+		retention = -1 // 0 is the default there
+	}
 	return broker.Options{
-		TCP:            c.Listen,
-		WebSocket:      c.WS,
-		Origins:        c.Origin,
-		Unix:           c.Unix,
-		AllowAnonymous: c.AllowAnonymous,
-		Dir:            c.Data,
-		Window:         c.Window,
-		MaxPacketSize:  c.MaxPacketSize,
-		SessionExpiry:  inbox.Expiry(c.SessionExpiry / time.Second),
-		ConnectTimeout: c.ConnectTimeout,
-		StopTimeout:    c.StopTimeout,
-		Log:            slog.New(handler),
+		TCP:              c.Listen,
+		WebSocket:        c.WS,
+		Origins:          c.Origin,
+		Unix:             c.Unix,
+		AllowAnonymous:   c.AllowAnonymous,
+		Dir:              c.Data,
+		Window:           c.Window,
+		MaxPacketSize:    c.MaxPacketSize,
+		SessionExpiry:    inbox.Expiry(c.SessionExpiry / time.Second),
+		MaxSessionExpiry: inbox.Expiry(c.MaxSessionExpiry / time.Second),
+		MaxKeepAlive:     c.MaxKeepAlive,
+		Retention:        retention,
+		KeepQoS0:         c.KeepQoS0,
+		ConnectTimeout:   c.ConnectTimeout,
+		StopTimeout:      c.StopTimeout,
+		Log:              slog.New(handler),
 	}
 }
