@@ -41,12 +41,14 @@ func (p *publication) name() string {
 }
 
 // secondsLeft returns the expiry interval to send at a moment: what is left,
-// rounded up and never 0, which would mean something else [MQTT-3.3.2-6].
+// rounded up and never 0, which would mean something else [MQTT-3.3.2-6]. If the
+// clock has jumped back, it is not more than the message was given.
 func secondsLeft(e *inbox.Envelope, now time.Time) uint32 {
 	if e.Expiry == 0 {
 		return 0
 	}
-	left := (e.Expiry - now.UnixMilli() + 999) / 1000
+	left := min(e.Expiry-now.UnixMilli(), e.Expiry-e.Time)
+	left = (left + 999) / 1000
 	return uint32(min(max(left, 1), 0xFFFFFFFF))
 }
 

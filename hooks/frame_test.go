@@ -179,6 +179,14 @@ func TestSecondsLeft(t *testing.T) {
 	}
 }
 
+func TestSecondsLeftIsNotMoreThanGivenWhenTheClockHasJumpedBack(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	ahead := now.Add(time.Hour).UnixMilli()
+	if got := secondsLeft(&inbox.Envelope{Time: ahead, Expiry: ahead + 60_000}, now); got != 60 {
+		t.Errorf("%d s left of 60", got)
+	}
+}
+
 func benchmarkPublication() *publication {
 	return &publication{
 		Envelope: &inbox.Envelope{

@@ -245,13 +245,11 @@ func (g generator) topic() string {
 	return g.choose("noise/a", "noise/b", "noise/a/b", "noise", "/", "$noise")
 }
 
-// filter is never $SYS/#: of its retained messages mochi writes the topic each
-// second without the lock that readers hold, always the same text.
 func (g generator) filter() string {
 	if g.fault() {
 		return g.choose("", "noise/#/a", "noise/a+", "$share//noise", "$share/g", "$share/+/a", "noise/\x00", "noise/\xff")
 	}
-	return g.choose("noise/a", "noise/+", "noise/#", "#", "+/+", "/", "$SYS/broker/uptime", "$share/g/noise/#", "$share/g/noise/a", "$share/h/#")
+	return g.choose("noise/a", "noise/+", "noise/#", "#", "+/+", "/", "$SYS/#", "$share/g/noise/#", "$share/g/noise/a", "$share/h/#")
 }
 
 func (g generator) choose(words ...string) string { return words[g.IntN(len(words))] }
