@@ -262,6 +262,13 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+func TestSubscribeRefusesWhatIsNoFilter(t *testing.T) {
+	b, _ := serve(t, quietOptions())
+	if _, err := b.Subscribe(t.Context(), "a#", func(inbox.Entry) {}); err == nil {
+		t.Error("it is subscribed to")
+	}
+}
+
 func TestPublishRefusesWhatAClientCouldNotSend(t *testing.T) {
 	b, stop := serve(t, quietOptions())
 	tests := []struct {

@@ -62,3 +62,40 @@ func ExampleBroker_Publish() {
 	fmt.Println("stored for", receipt.Matched, "receivers")
 	// Output: stored for 0 receivers
 }
+
+func ExampleBroker_Subscribe() {
+	dir, err := os.MkdirTemp("", "inbox")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+
+	b, err := broker.New(broker.Options{
+		TCP: []string{"127.0.0.1:0"},
+		Dir: dir,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer b.Close()
+
+	messages := make(chan string)
+	stop, err := b.Subscribe(context.Background(), "chat/#", func(e inbox.Entry) {
+		messages <- e.Envelope.Topic + ": " + string(e.Envelope.Payload)
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer stop()
+
+	for _, text := range []string{"hello", "are you there?"} {
+		if _, err := b.Publish(context.Background(), "chat/alice", []byte(text)); err != nil {
+			panic(err)
+		}
+		fmt.Println(<-messages)
+	}
+	// Output:
+	// chat/alice: hello
+	// chat/alice: are you there?
+}

@@ -51,6 +51,9 @@ func (h *Hook) OnSessionEstablish(cl *mqtt.Client, pk packets.Packet) {
 	}
 	l.in.idle = time.Duration(cl.State.Keepalive) * time.Second * 3 / 2
 	l.refused = h.judgeWill(l)
+	if h.server.Options.InlineClient && cl.ID == mqtt.InlineClientId {
+		l.refused = packets.ErrClientIdentifierNotValid // it is the program's
+	}
 	if l.refused == packets.CodeSuccess {
 		if err := h.open(l, &pk); err != nil {
 			l.refused = packets.ErrServerUnavailable

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,9 +35,15 @@ type Hook struct {
 
 	dispatchers sync.WaitGroup // of groups; added to on read goroutines
 
-	mu     sync.Mutex        // guards the following
-	owners map[string]*link  // by client id: the connection that has the session, until it has ended
-	groups map[string]*group // by filter: the shared subscriptions of clients that are connected
+	ctx       context.Context    // ends with the hook
+	cancel    context.CancelFunc // for the subscriptions of the program
+	locals    sync.WaitGroup     // their goroutines
+	lastLocal atomic.Int64       // numbers them
+
+	mu      sync.Mutex        // guards the following
+	owners  map[string]*link  // by client id: the connection that has the session, until it has ended
+	groups  map[string]*group // by filter: the shared subscriptions of clients that are connected
+	inlines map[inline]*local
 }
 
 // counts is what happened since the start.
@@ -60,6 +67,7 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new hook: %w", err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	return &Hook{
 		options: o,
 		store:   store,
@@ -67,6 +75,9 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 		turns:   newTurns(),
 		owners:  map[string]*link{},
 		groups:  map[string]*group{},
+		ctx:     ctx,
+		cancel:  cancel,
+		inlines: map[inline]*local{},
 	}, nil
 }
 
@@ -92,10 +103,13 @@ func (h *Hook) Attach(server *mqtt.Server) error {
 }
 
 // Wait returns when no connection is left, which is so at once after the server's
-// Close, and nothing of the hook runs any more.
+// Close, and nothing of the hook runs any more. It ends the program's own
+// subscriptions.
 func (h *Hook) Wait() {
 	h.links.Wait()
 	h.dispatchers.Wait()
+	h.cancel()
+	h.locals.Wait()
 }
 
 // Counts returns how many messages went other ways than to their receiver.

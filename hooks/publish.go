@@ -59,7 +59,6 @@ func (h *Hook) publish(l *link, pk *packets.Packet) {
 	} else {
 		h.store.Append(l.ctx, e, done)
 	}
-	h.deliverInline(e)
 }
 
 // ackOf returns the packet type that answers a message of QoS 1 or 2.
@@ -110,7 +109,6 @@ func (h *Hook) publishPlain(l *link, cl *mqtt.Client, pk *packets.Packet) {
 	}
 	e := envelopeOf(cl, pk)
 	h.store.Append(ctx, e, func(_ inbox.Receipt, err error) { h.note(e, err) })
-	h.deliverInline(e)
 }
 
 // publishInline stores a message of QoS 1 or 2 that the program itself publishes,
@@ -118,23 +116,6 @@ func (h *Hook) publishPlain(l *link, cl *mqtt.Client, pk *packets.Packet) {
 func (h *Hook) publishInline(cl *mqtt.Client, pk *packets.Packet) {
 	e := envelopeOf(cl, pk)
 	h.store.Append(context.Background(), e, func(_ inbox.Receipt, err error) { h.note(e, err) })
-	h.deliverInline(e)
-}
-
-// deliverInline calls the handlers of mqtt.Server.Subscribe, which the MQTT
-// library does not do for a message that it was told to ignore.
-func (h *Hook) deliverInline(e *inbox.Envelope) {
-	if !h.server.Options.InlineClient {
-		return
-	}
-	handlers := h.server.Topics.Subscribers(e.Topic).InlineSubscriptions
-	if len(handlers) == 0 {
-		return
-	}
-	inline, _ := h.server.Clients.Get(mqtt.InlineClientId)
-	for _, sub := range handlers {
-		sub.Handler(inline, sub.Subscription, packetOf(e, e.QoS))
-	}
 }
 
 // note logs the error of a message that is not stored, if it is not a matter

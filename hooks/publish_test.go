@@ -230,30 +230,6 @@ func TestPublisherResendsWindow(t *testing.T) {
 	receive(t, b.conn(v3("receiver")), 1000)
 }
 
-func TestInlineClient(t *testing.T) {
-	b := start(t, setting{Mochi: func(o *mqtt.Options) { o.InlineClient = true }})
-	handled := make(chan string, 10)
-	err := b.server.Subscribe("a/#", 1, func(_ *mqtt.Client, _ packets.Subscription, pk packets.Packet) {
-		handled <- string(pk.Payload)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.subscribed(v3("receiver"), "a/#", 2)
-	for qos := byte(1); qos <= 2; qos++ {
-		if err := b.server.Publish("a/b", []byte("inline"), false, qos); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.dial(clean("publisher")).PublishAndWait("a/b", "client", 1)
-	for _, want := range []string{"inline", "inline", "client"} {
-		if got := <-handled; got != want {
-			t.Errorf("handler got %q, want %q", got, want)
-		}
-	}
-	wantPayloads(t, b.dial(v3("receiver")).Payloads(3), []string{"inline", "inline", "client"})
-}
-
 func TestOptions(t *testing.T) {
 	tests := []struct {
 		name string

@@ -53,6 +53,11 @@ func (h *Hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 // published from now on is matched [MQTT-3.8.4-1]. codes is what SUBACK will say.
 func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	l := linkOf(cl)
+	if l == nil && cl.ID == mqtt.InlineClientId {
+		for _, sub := range pk.Filters {
+			h.subscribeInline(sub)
+		}
+	}
 	if l == nil || l.session == nil {
 		return
 	}
@@ -113,6 +118,11 @@ func (h *Hook) OnUnsubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet 
 // [MQTT-3.10.4-4].
 func (h *Hook) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 	l := linkOf(cl)
+	if l == nil && cl.ID == mqtt.InlineClientId {
+		for _, sub := range pk.Filters {
+			h.unsubscribeInline(inline{sub.Filter, sub.Identifier})
+		}
+	}
 	if l == nil || l.session == nil || !l.subscribing.unsubscribing {
 		return
 	}
