@@ -64,9 +64,9 @@ func TestPublisherRepeatsQoS2(t *testing.T) {
 	if pk := publisher.NextOf(packets.Pubcomp); pk.ReasonCode != 0 {
 		t.Errorf("got %s", mqtttest.Describe(pk))
 	}
-	publisher.Release(9)
-	if pk := publisher.NextOf(packets.Pubcomp); pk.ReasonCode != 0x92 {
-		t.Errorf("got %s, want 0x92", mqtttest.Describe(pk))
+	publisher.Release(9) // as if the PUBCOMP had been lost
+	if pk := publisher.NextOf(packets.Pubcomp); pk.ReasonCode != 0 {
+		t.Errorf("got %s, want 0", mqtttest.Describe(pk))
 	}
 	publisher.Publish("a", "y", 2, mqtttest.WithID(9)) // the id is free again
 	publisher.NextOf(packets.Pubrec)
@@ -76,6 +76,10 @@ func TestPublisherRepeatsQoS2(t *testing.T) {
 	fresh.Clean = true
 	publisher = b.dial(fresh)
 	publisher.PublishAndWait("a", "z", 2, mqtttest.WithID(9))
+	publisher.Release(9) // in a new session this is nobody's repeat
+	if pk := publisher.NextOf(packets.Pubcomp); pk.ReasonCode != 0x92 {
+		t.Errorf("got %s, want 0x92", mqtttest.Describe(pk))
+	}
 }
 
 // Field cases 036 and 039: the ids of what is not completed outlive the broker,
@@ -99,10 +103,10 @@ func TestPublisherRepeatsQoS2AfterRestart(t *testing.T) {
 			t.Errorf("got %s", mqtttest.Describe(pk))
 		}
 	}
-	for id, code := range map[uint16]byte{1: 0x92, 2: 0, 3: 0} { // 3 is released without a repeat
+	for id := uint16(1); id <= 3; id++ { // 1 is free already, 3 is released without a repeat
 		publisher.Release(id)
-		if pk := publisher.NextOf(packets.Pubcomp); pk.PacketID != id || pk.ReasonCode != code {
-			t.Errorf("got %s, want PUBCOMP %d with %#x", mqtttest.Describe(pk), id, code)
+		if pk := publisher.NextOf(packets.Pubcomp); pk.PacketID != id || pk.ReasonCode != 0 {
+			t.Errorf("got %s, want PUBCOMP %d with success", mqtttest.Describe(pk), id)
 		}
 	}
 	b.restart()

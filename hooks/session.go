@@ -212,11 +212,13 @@ func (s *session) pubcomp(id uint16) error {
 // pubrel ends a QoS 2 message that the client has published: once its id is
 // forgotten, PUBCOMP says so, and the id may mean another message
 // [MQTT-4.3.3-11] [MQTT-4.3.3-12]. A second PUBREL for it is answered too, so
-// that the client can finish.
+// that the client can finish. That the id is unknown is no error after a resume,
+// where the PUBCOMP before may have been lost; and there are clients that would
+// tell their user that the message was not published.
 func (s *session) pubrel(id uint16) {
 	s.inbox.Complete(id, func(known bool, err error) {
 		code := packets.CodeSuccess.Code
-		if !known {
+		if !known && !s.resumed {
 			code = packets.ErrPacketIdentifierNotFound.Code
 		}
 		if err != nil {
