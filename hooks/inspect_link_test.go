@@ -134,7 +134,7 @@ func TestDisconnectReasonKeepsWill(t *testing.T) {
 func TestOldFlags(t *testing.T) {
 	b := start(t, setting{})
 	old := mqtttest.DialRaw(t, b.addr, mqtttest.Options{Version: 3})
-	old.SendRaw([]byte("\x1F\x0F\x00\x06MQIsdp\x03\x03\x00\x00\x00\x01i"))
+	old.SendRaw([]byte("\x1F\x0F\x00\x06MQIsdp\x03\x01\x00\x00\x00\x01i"))
 	if pk := old.NextOf(packets.Connack); pk.ReasonCode != 0 {
 		t.Fatalf("got %s, want it accepted", mqtttest.Describe(pk))
 	}
@@ -146,6 +146,16 @@ func TestOldFlags(t *testing.T) {
 	wantPayloads(t, old.Payloads(1), numbers(2, 2))
 	old.SendRaw([]byte("\xC9\x00"))
 	old.NextOf(packets.Pingresp)
+	old.SendRaw([]byte("\xE0\x00"))
+	old.WaitClosed()
+
+	// And no flag for a session that is resumed, which this one is.
+	b.publish("a", 3, 3)
+	old = b.dial(mqtttest.Options{ClientID: "i", Version: 3})
+	if old.SessionPresent {
+		t.Error("session present, which MQTT 3.1 does not have")
+	}
+	wantPayloads(t, old.Payloads(1), numbers(3, 3))
 }
 
 // Frames larger than the read buffer are inspected and passed on whole.
