@@ -3,6 +3,7 @@ package inbox
 import (
 	"fmt"
 	"time"
+	"unsafe"
 )
 
 // Position is a place in the order of one inbox. Positions grow in the order in
@@ -58,6 +59,23 @@ type Envelope struct {
 	PayloadFormat   PayloadFormat
 	UserProperties  []UserProperty // in the publisher's order
 }
+
+// Size is what the message takes in memory, in bytes: payload, texts and user
+// properties. It costs a loop over the user properties.
+func (e *Envelope) Size() int {
+	n := envelopeSize + len(e.Payload) + len(e.Topic) + len(e.Client) + len(e.User) +
+		len(e.ContentType) + len(e.ResponseTopic) + len(e.CorrelationData)
+	for _, p := range e.UserProperties {
+		n += userPropertySize + len(p.Key) + len(p.Value)
+	}
+	return n
+}
+
+// What an envelope and a user property take beside their texts.
+const (
+	envelopeSize     = int(unsafe.Sizeof(Envelope{}))
+	userPropertySize = int(unsafe.Sizeof(UserProperty{}))
+)
 
 // Expired reports whether the message must no longer be delivered.
 func (e *Envelope) Expired(now time.Time) bool {

@@ -167,8 +167,8 @@ type Inbox interface {
 
 	// Next returns the entries after the last one it returned (at first: after
 	// State().Sent), in order, each once: at least one, at most max (which is
-	// at least 1), and no more than maxBytes of payload unless the first alone
-	// is larger. It waits until there is one. Expired entries are returned too,
+	// at least 1), and no more than maxBytes in all ([Envelope.Size]) unless
+	// the first alone is larger. It waits until there is one. Expired entries are returned too,
 	// unless they have been for so long that the engine has forgotten them.
 	// Errors: the context's, ErrFenced, ErrClosed, ErrDamaged.
 	//

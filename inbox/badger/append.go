@@ -69,7 +69,7 @@ func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) 
 	g.kept = g.kept[:0]
 	for i := range g.matches {
 		m := &g.matches[i]
-		g.give(m.Member, e, e.ID.Sequence, len(record), inbox.Grant{
+		g.give(m.Member, e, e.ID.Sequence, inbox.Grant{
 			QoS:         min(e.QoS, m.QoS),
 			Retain:      e.Retain && m.RetainAsPublished,
 			Identifiers: m.Identifiers,
@@ -86,7 +86,7 @@ func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) 
 // give decides how one receiver gets a message at p in its inbox: live at QoS 0,
 // from memory, or kept on disk (and, if it is connected, handed over as well).
 // With keep it is kept at QoS 0 too.
-func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, size int, grant inbox.Grant, keep bool) {
+func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, grant inbox.Grant, keep bool) {
 	sess := g.s.sessions.at(m)
 	h := sess.owner
 	if grant.QoS == 0 && !keep {
@@ -95,7 +95,7 @@ func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, size i
 		}
 		return
 	}
-	inMemory := !sess.stored && h.reserve(size)
+	inMemory := !sess.stored && h.reserve(e.Size())
 	if !inMemory {
 		if !sess.stored && !sess.spilled {
 			sess.spilled = true // after a restart this is to be purged
@@ -104,6 +104,7 @@ func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, size i
 		g.kept = append(g.kept, kept{member: m, grant: grant})
 	}
 	if h != nil {
+		g.size += handoverSize
 		entry := inbox.Entry{Position: p, Envelope: e, Grant: grant}
 		g.handover = append(g.handover, handover{to: h, entry: entry, inMemory: inMemory})
 	}
@@ -119,20 +120,25 @@ func (g *group) keep(p inbox.Position, e *inbox.Envelope, record []byte, since i
 	until := g.s.keepUntil(e, since)
 	if len(g.kept) > 1 {
 		value := binary.AppendUvarint(make([]byte, 0, len(record)+binary.MaxVarintLen32), uint64(len(g.kept)))
-		g.putUntil(numberKey(prefixBody, uint64(p)), append(value, record...), until)
+		g.putBody(numberKey(prefixBody, uint64(p)), append(value, record...), until)
 		record = nil
 	}
 	for _, k := range g.kept {
 		b := g.block(k.member)
+		if len(b.buf) > 0 && len(b.buf)+len(record) > maxBlock {
+			g.closeBlock(b) // and with it, no value is larger than one record and its header
+			b = g.block(k.member)
+		}
 		b.until = max(b.until, until)
 		before := len(b.buf)
 		b.add(p, e.ID.Sequence, k.grant, record)
 		g.size += len(b.buf) - before
-		if len(b.buf) >= maxBlock {
-			g.closeBlock(b)
-		}
 	}
 }
+
+// handoverSize is what an entry for a connected receiver counts towards the size
+// of the group, beside what is written of it.
+const handoverSize = 64
 
 // keepUntil returns until when a message is delivered, in Unix milliseconds: its
 // own expiry or the store's retention, whichever is earlier; never if neither is set.

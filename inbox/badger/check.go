@@ -73,11 +73,57 @@ func tryOpen(o Options) (db *badger.DB, err error) {
 	if err := removeEmptyLogs(o.Dir); err != nil {
 		return nil, err
 	}
+	if err := hasRoom(o); err != nil {
+		return nil, err
+	}
 	db, err = badger.Open(settings(o))
 	if err != nil {
 		return nil, openError(o.Dir, err)
 	}
+	if size, _ := db.Size(); size <= verifyAtOpen {
+		if err := verify(db); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+	}
 	return db, nil
+}
+
+// openRoom is what must be free to open at all: Badger sizes a new log at once,
+// and writes what the last process left into a table.
+const openRoom = 4 * memTable
+
+// hasRoom refuses to open where the process would die at the first write.
+func hasRoom(o Options) error {
+	if o.Reserve < 0 {
+		return nil
+	}
+	free, err := freeBytes(o.Dir)
+	if err != nil {
+		return err
+	}
+	if free < openRoom {
+		return fmt.Errorf("%w: %d MiB are free in %s, and %d are needed to start: free some", inbox.ErrFull, free>>20, o.Dir, openRoom>>20)
+	}
+	return nil
+}
+
+// verifyAtOpen is up to which size tables are verified before the store opens,
+// at about 1 GiB a second. Larger stores are verified while they are used.
+const verifyAtOpen = 2 << 30
+
+// verify reads every table and compares its checksums. Badger's iterators end at
+// a damaged part as if nothing came after it, so what is not found here would be
+// passed over in silence. Badger panics on what it finds.
+func verify(db *badger.DB) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: a table has a wrong checksum: restore a backup", inbox.ErrDamaged)
+		}
+	}()
+	if err := db.VerifyChecksum(); err != nil {
+		return fmt.Errorf("%w: a table has a wrong checksum: restore a backup; Badger says: %w", inbox.ErrDamaged, err)
+	}
+	return nil
 }
 
 // openError says what to do.

@@ -44,6 +44,7 @@ func (s *Store) commitLoop() {
 				break
 			}
 			g.begin()
+			before := rest
 			rest = g.build(rest)
 			if first {
 				g.saveLazily(lazy)
@@ -52,6 +53,7 @@ func (s *Store) commitLoop() {
 			g.closeBlocks()
 			g.writeLast()
 			g.finish(g.commit())
+			clear(before[:len(before)-len(rest)]) // lets go of the messages
 		}
 		clear(ops)
 		clear(lazy)
@@ -77,18 +79,19 @@ func (op *operation) answer(r inbox.Receipt, err error) {
 // group is the operations that share one commit. Its slices are used again for
 // the next group. Owned by the committer.
 type group struct {
-	s       *Store
-	txn     *badger.Txn
-	puts    int // keys written so far, in all transactions of the group
-	pending int // of these, not committed yet
-	size    int // bytes of keys, values and unfinished blocks
-	now     time.Time
-	full    bool // the disk reserve is reached: appends are refused
+	s        *Store
+	txn      *badger.Txn
+	pending  int // keys written and not committed yet
+	size     int // bytes of keys, values and unfinished blocks
+	now      time.Time
+	full     bool // the disk reserve is reached: messages are refused
+	critical bool // half of it is used up: what is refused too is sessions and subscriptions
 
 	blocks   []block
-	spare    [][]byte // buffers of earlier blocks, to be used again
-	written  [][]byte // buffers that Badger holds until the commit
-	last     []lastWrite
+	spare    [][]byte        // buffers of earlier blocks, to be used again
+	written  [][]byte        // buffers that Badger holds until the commit
+	bodies   []*badger.Entry // written behind the blocks
+	last     []lastWrite     // written behind everything
 	matches  []inbox.Match
 	kept     []kept
 	handover []handover
@@ -132,9 +135,10 @@ func newGroup(s *Store) *group { return &group{s: s} }
 
 func (g *group) begin() {
 	g.txn = g.s.db.NewTransaction(true)
-	g.puts, g.pending, g.size = 0, 0, 0
+	g.pending, g.size = 0, 0
 	g.now = time.Now()
-	g.full = g.s.disk.full(g.now)
+	g.full, g.critical = g.s.disk.check(g.now)
+	g.s.isFull.Store(g.full)
 }
 
 // build applies operations in order until the group is full or nothing is left,
@@ -168,6 +172,15 @@ func (g *group) closeBlocks() {
 	}
 }
 
+// putBody adds a body. It is written behind the blocks that refer to it: should
+// the group take several transactions and the process end between them, there
+// are references without a body, which lead nowhere and are swept, and not a
+// body that waits for references that never come.
+func (g *group) putBody(key, value []byte, until int64) {
+	g.bodies = append(g.bodies, &badger.Entry{Key: key, Value: value, ExpiresAt: expiresAt(until)})
+	g.size += len(key) + len(value)
+}
+
 // putLast adds a key that must not be durable before the messages that it
 // vouches for, even if the group takes several transactions: that a will was
 // published, or that a packet id brought its message. A nil value deletes it.
@@ -176,8 +189,11 @@ func (g *group) putLast(key, value []byte) {
 	g.size += len(key) + len(value)
 }
 
-// writeLast writes what putLast was given, in that order.
+// writeLast writes what putBody and putLast were given, in that order.
 func (g *group) writeLast() {
+	for _, e := range g.bodies {
+		g.write(e)
+	}
 	for _, w := range g.last {
 		if w.value == nil {
 			g.retry(func() error { return g.txn.Delete(w.key) })
@@ -185,6 +201,21 @@ func (g *group) writeLast() {
 			g.write(&badger.Entry{Key: w.key, Value: w.value})
 		}
 	}
+}
+
+// separate begins a new transaction, so that what follows is in one, if it is
+// no more than that takes.
+func (g *group) separate() error {
+	if g.pending == 0 {
+		return nil
+	}
+	if err := g.commit(); err != nil {
+		g.s.fail(err)
+		return err
+	}
+	g.txn = g.s.db.NewTransaction(true)
+	g.pending = 0
+	return nil
 }
 
 // commit makes the group durable. This is the line of the store: before it
@@ -241,9 +272,7 @@ func (g *group) retry(do func() error) {
 	}
 	err := do()
 	if errors.Is(err, badger.ErrTxnTooBig) {
-		if err = g.commit(); err == nil {
-			g.txn = g.s.db.NewTransaction(true)
-			g.pending = 0
+		if err = g.separate(); err == nil {
 			err = do()
 		}
 	}
@@ -251,7 +280,6 @@ func (g *group) retry(do func() error) {
 		g.s.fail(fmt.Errorf("write: %w", err))
 		return
 	}
-	g.puts++
 	g.pending++
 }
 
@@ -307,6 +335,7 @@ func (g *group) reset() {
 	clear(g.saved)
 	clear(g.kept)
 	clear(g.last)
+	clear(g.bodies)
 	for i := 0; i < len(g.written) && len(g.spare) < spareBuffers; i++ {
 		g.spare = append(g.spare, g.written[i][:0])
 	}
@@ -314,5 +343,6 @@ func (g *group) reset() {
 	g.blocks, g.written = g.blocks[:0], g.written[:0]
 	g.handover, g.answers = g.handover[:0], g.answers[:0]
 	g.records, g.kept = g.records[:0], g.kept[:0]
-	g.saved, g.ended, g.last = g.saved[:0], g.ended[:0], g.last[:0]
+	g.saved, g.ended = g.saved[:0], g.ended[:0]
+	g.bodies, g.last = g.bodies[:0], g.last[:0]
 }

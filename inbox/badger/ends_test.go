@@ -74,7 +74,7 @@ func TestRetainedOnAFullDisk(t *testing.T) {
 	s := open(t, dir)
 	publish(t, s, &inbox.Envelope{Topic: "a", QoS: 1, Retain: true, Payload: []byte{1}})
 	s.Close()
-	s = openWith(t, badger.Options{Dir: dir, Reserve: 1 << 60})
+	s = openWith(t, badger.Options{Dir: dir, Reserve: free(t, dir) * 3 / 2}) // reached, and less than half used up
 	defer s.Close()
 	live := make(chan inbox.Entry, 1)
 	in, _, err := s.Open(background, "a", inbox.OpenOptions{
@@ -95,4 +95,40 @@ func TestRetainedOnAFullDisk(t *testing.T) {
 	if n := s.Keys()["i"]; n != 0 {
 		t.Errorf("%d blocks were written", n)
 	}
+}
+
+// When half of the reserve is used up, what connects and subscribes is refused
+// too; what is there can still be taken.
+func TestHalfTheReserveIsUsedUp(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	a := connect(t, s, "a", inbox.ExpiryNever, "a")
+	publish(t, s, &inbox.Envelope{Topic: "a", QoS: 1})
+	if err := a.Close(background, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = openWith(t, badger.Options{Dir: dir, Reserve: free(t, dir) * 3, Retention: -1})
+	defer s.Close()
+	if _, _, err := s.Open(background, "b", inbox.OpenOptions{Expiry: inbox.ExpiryNever}); !errors.Is(err, inbox.ErrFull) {
+		t.Errorf("open: %v, want ErrFull", err)
+	}
+	a = connect(t, s, "a", inbox.ExpiryNever)
+	ids, _ := a.take(t, 1)
+	a.finish(ids...)
+	if _, err := a.Subscribe(background, inbox.Subscription{Filter: "b", QoS: 1}); !errors.Is(err, inbox.ErrFull) {
+		t.Errorf("subscribe: %v, want ErrFull", err)
+	}
+	if _, err := a.Unsubscribe(background, "a"); err != nil {
+		t.Errorf("unsubscribe: %v", err)
+	}
+}
+
+func free(t *testing.T, dir string) int64 {
+	t.Helper()
+	n, err := badger.FreeBytes(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -67,8 +67,9 @@ func (h *handle) Complete(id uint16, done func(known bool, err error)) {
 			done(known && err == nil, err)
 		},
 	}
-	if err := h.s.queue.put(context.Background(), op); err != nil {
-		h.s.refuseLater(func(_ inbox.Receipt, err error) { done(false, err) }, err)
+	if !h.s.queue.force(op) {
+		<-h.s.committed // whatever came before has been answered
+		done(false, inbox.ErrClosed)
 	}
 }
 

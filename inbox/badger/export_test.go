@@ -93,3 +93,6 @@ func PublishSplit(in inbox.Inbox, id uint16, e *inbox.Envelope) (early map[strin
 	})
 	return early, err
 }
+
+// FreeBytes is what may still be written on dir's file system.
+func FreeBytes(dir string) (int64, error) { return freeBytes(dir) }

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,8 +35,9 @@ func (h *handle) Give(to inbox.Inbox, entries []inbox.Entry, done func(error)) {
 			done(err)
 		},
 	}
-	if err := h.s.queue.put(context.Background(), op); err != nil {
-		h.s.refuseLater(func(_ inbox.Receipt, err error) { done(err) }, err)
+	if !h.s.queue.force(op) {
+		<-h.s.committed // whatever came before has been answered
+		done(inbox.ErrClosed)
 	}
 }
 
@@ -74,7 +74,7 @@ func (g *group) moveTogether(from, to *handle, entries []inbox.Entry, records []
 		e := &entries[i]
 		p := g.nextSequence()
 		g.kept = g.kept[:0]
-		g.give(to.member, e.Envelope, p, len(records[i]), e.Grant, false)
+		g.give(to.member, e.Envelope, p, e.Grant, false)
 		g.keep(p, e.Envelope, records[i], e.Envelope.Time)
 		from.given[e.Position] = struct{}{}
 	}
@@ -88,12 +88,7 @@ func (g *group) makeRoom(size int) {
 	if g.pending == 0 || g.size+size <= groupBytes && g.pending < groupKeys {
 		return
 	}
-	if err := g.commit(); err != nil {
-		g.s.fail(err)
-		return
-	}
-	g.txn = g.s.db.NewTransaction(true)
-	g.pending = 0
+	_ = g.separate() // what fails has failed the store
 }
 
 // withoutGiven takes out of a state of h what was given away since its owner

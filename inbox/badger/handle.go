@@ -50,9 +50,10 @@ type handle struct {
 	position inbox.Position // everything up to here was returned by Next or is in ready
 	last     inbox.Position // everything up to here is visible; nothing beyond is read
 	ready    []inbox.Entry  // to be returned next
-	bytes    int            // payload in ready
+	bytes    int            // size of the envelopes in ready
 	caughtUp bool           // everything up to last is in ready or was returned
 	promised int            // entries that were reserved and are not handed over yet
+	reserved int            // their size
 }
 
 // deliver takes an entry after its commit. Runs on the committer; never blocks.
@@ -63,14 +64,16 @@ func (h *handle) deliver(d *handover) {
 	}
 	h.mu.Lock()
 	h.last = d.entry.Position
+	size := d.entry.Envelope.Size()
 	if d.inMemory {
 		h.promised--
+		h.reserved -= size
 	}
 	// What was promised to be in memory must be, and what comes before it too.
-	if d.inMemory || h.promised > 0 || h.caughtUp && h.hasRoomLocked(len(d.entry.Envelope.Payload)) {
+	if d.inMemory || h.promised > 0 || h.caughtUp && h.hasRoomLocked(size) {
 		h.position = d.entry.Position
 		h.ready = append(h.ready, d.entry)
-		h.bytes += len(d.entry.Envelope.Payload)
+		h.bytes += size
 	} else {
 		h.caughtUp = false
 	}
@@ -86,16 +89,18 @@ func (h *handle) reserve(size int) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.caughtUp || len(h.ready)+h.promised >= readyEntries || !h.hasRoomLocked(size) {
+	if !h.caughtUp || !h.hasRoomLocked(size) {
 		h.caughtUp = false
 		return false
 	}
 	h.promised++
+	h.reserved += size
 	return true
 }
 
 func (h *handle) hasRoomLocked(size int) bool {
-	return len(h.ready) < readyEntries && (len(h.ready) == 0 || h.bytes+size <= readyBytes)
+	n := len(h.ready) + h.promised
+	return n < readyEntries && (n == 0 || h.bytes+h.reserved+size <= readyBytes)
 }
 
 func (h *handle) hint() {
@@ -140,7 +145,7 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 	defer h.mu.Unlock()
 	n, bytes := 0, 0
 	for n < len(h.ready) && n < max {
-		size := len(h.ready[n].Envelope.Payload)
+		size := h.ready[n].Envelope.Size()
 		if n > 0 && bytes+size > maxBytes {
 			break
 		}
@@ -213,7 +218,7 @@ func (h *handle) Save(done func(error)) {
 		}
 		return
 	}
-	err := h.s.queue.put(context.Background(), operation{
+	queued := h.s.queue.force(operation{
 		apply: func(g *group) {
 			if h.owns() {
 				g.saveState(h, false)
@@ -226,8 +231,9 @@ func (h *handle) Save(done func(error)) {
 			done(err)
 		},
 	})
-	if err != nil {
-		go done(err)
+	if !queued {
+		<-h.s.committed // whatever came before has been answered
+		done(inbox.ErrClosed)
 	}
 }
 

@@ -17,13 +17,18 @@ var _ inbox.Inbox = (*handle)(nil)
 // run has the committer run apply, and returns its result when its group is
 // durable. A context that ends ends only the wait: what was queued still happens.
 func run[T any](ctx context.Context, s *Store, what string, apply func(*group) (T, error)) (T, error) {
+	return runBy(ctx, what, apply, func(op operation) error { return s.queue.put(ctx, op) })
+}
+
+// runBy is run with a way to queue.
+func runBy[T any](ctx context.Context, what string, apply func(*group) (T, error), queue func(operation) error) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	var r result // the committer's, until it is sent
 	done := make(chan result, 1)
-	err := s.queue.put(ctx, operation{
+	err := queue(operation{
 		apply: func(g *group) { r.value, r.err = apply(g) },
 		applied: func(err error) {
 			if err != nil {
@@ -72,7 +77,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 	resumed := h.isResumed
 	if resumed {
 		if err := h.restore(); err != nil {
-			return nil, false, fmt.Errorf("open inbox: %w", err)
+			return nil, false, errors.Join(fmt.Errorf("open inbox: %w", err), h.giveUp())
 		}
 	}
 	return h, resumed, nil
@@ -102,6 +107,9 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, error) {
 	resumed := m != 0
 	if o.Resume && !resumed {
 		return nil, inbox.ErrNoSession
+	}
+	if g.critical && !resumed && o.Expiry != inbox.ExpiryAtOnce {
+		return nil, inbox.ErrFull
 	}
 	if !resumed {
 		m = s.sessions.add(session{receiver: r, incarnation: g.nextIncarnation(), stored: o.Expiry != inbox.ExpiryAtOnce})
@@ -138,12 +146,12 @@ func (g *group) end(m inbox.Member) {
 	if sess.owner != nil {
 		sess.owner.fence()
 	}
-	if sess.stored {
-		g.delete(sessionKey(sess.receiver))
-	}
 	if sess.stored || sess.spilled {
 		g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
 		g.ended = append(g.ended, sess.incarnation)
+	}
+	if sess.stored {
+		g.delete(sessionKey(sess.receiver)) // behind the note: one of them is there whatever happens
 	}
 	s.sessions.remove(m)
 	for _, filter := range shared {
@@ -213,6 +221,19 @@ func (h *handle) restore() error {
 	return nil
 }
 
+// giveUp leaves the session as it is, without an owner.
+func (h *handle) giveUp() error {
+	return h.s.do(context.Background(), "give up inbox", func(g *group) error {
+		if h.owns() {
+			sess := h.s.sessions.at(h.member)
+			sess.owner, sess.ended = nil, g.now.UnixMilli()
+			h.fence()
+			h.s.watch(h.member)
+		}
+		return nil
+	})
+}
+
 // Subscriptions implements [inbox.Inbox].
 func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error) {
 	return run(ctx, h.s, "list subscriptions", func(*group) ([]inbox.Subscription, error) {
@@ -233,6 +254,9 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]b
 	r, err := run(ctx, h.s, "subscribe", func(g *group) (r subscribed, err error) {
 		if !h.owns() {
 			return r, inbox.ErrFenced
+		}
+		if g.critical && h.stored {
+			return r, inbox.ErrFull
 		}
 		r.since = h.s.sequence
 		for _, sub := range subs {
@@ -298,34 +322,46 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, er
 	})
 }
 
-// Close implements [inbox.Inbox].
+// Close implements [inbox.Inbox]. It is queued at once, whatever the context
+// and however full the queue: a session must not stay behind with an owner that
+// is gone.
 func (h *handle) Close(ctx context.Context, end inbox.Ending) error {
-	return h.s.do(ctx, "close inbox", func(g *group) error {
-		if !h.owns() {
-			return inbox.ErrFenced
+	_, err := runBy(ctx, "close inbox", func(g *group) (struct{}, error) {
+		return struct{}{}, g.close(h, end)
+	}, func(op operation) error {
+		if !h.s.queue.force(op) {
+			return inbox.ErrClosed
 		}
-		if isGroup(h.receiver) {
-			end.Expiry = inbox.ExpiryNever
-		}
-		if end.Goodbye {
-			g.setWill(h.member, nil)
-		}
-		sess := h.s.sessions.at(h.member)
-		if end.Expiry == inbox.ExpiryAtOnce || !sess.stored {
-			g.end(h.member)
-			return nil
-		}
-		sess.owner = nil
-		sess.expiry, sess.ended = end.Expiry, g.now.UnixMilli()
-		g.saveState(h, true)
-		g.putSession(sess)
-		h.fence()
-		if sess.will != nil && sess.will.Delay == 0 {
-			g.publishWill(h.member)
-		}
-		h.s.watch(h.member)
 		return nil
 	})
+	return err
+}
+
+func (g *group) close(h *handle, end inbox.Ending) error {
+	if !h.owns() {
+		return inbox.ErrFenced
+	}
+	if isGroup(h.receiver) {
+		end.Expiry = inbox.ExpiryNever
+	}
+	if end.Goodbye {
+		g.setWill(h.member, nil)
+	}
+	sess := h.s.sessions.at(h.member)
+	if end.Expiry == inbox.ExpiryAtOnce || !sess.stored {
+		g.end(h.member)
+		return nil
+	}
+	sess.owner = nil
+	sess.expiry, sess.ended = end.Expiry, g.now.UnixMilli()
+	g.saveState(h, true)
+	g.putSession(sess)
+	h.fence()
+	if sess.will != nil && sess.will.Delay == 0 {
+		g.publishWill(h.member)
+	}
+	h.s.watch(h.member)
+	return nil
 }
 
 // Sessions implements [inbox.Store]. It takes the sessions from the committer

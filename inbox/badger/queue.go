@@ -21,8 +21,11 @@ type operation struct {
 	applied func(error) // after the commit; may be nil
 }
 
-// queueLimit bounds the operations that wait for the committer.
-const queueLimit = 4096
+// Bounds of what waits for the committer.
+const (
+	queueLimit = 4096     // operations
+	queueBytes = 16 << 20 // encoded messages; as much again is their payloads
+)
 
 // lazyDelay is how long a lazy save may wait for a group to ride on.
 const lazyDelay = 100 * time.Millisecond
@@ -33,6 +36,7 @@ const lazyDelay = 100 * time.Millisecond
 type queue struct {
 	mu     sync.Mutex
 	ops    []operation
+	bytes  int // of the messages in ops
 	lazy   []*handle
 	due    time.Time     // when the lazy saves must be written; zero if there are none
 	room   chan struct{} // closed when operations were taken, while someone waits for room
@@ -47,7 +51,7 @@ func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 // goroutine but the committer's.
 func (q *queue) put(ctx context.Context, op operation) error {
 	q.mu.Lock()
-	for len(q.ops) >= queueLimit && !q.closed {
+	for (len(q.ops) >= queueLimit || q.bytes >= queueBytes) && !q.closed {
 		if q.room == nil {
 			q.room = make(chan struct{})
 		}
@@ -69,7 +73,9 @@ func (q *queue) put(ctx context.Context, op operation) error {
 }
 
 // force appends op whether or not there is room, and reports whether the queue
-// is open. It is for refusals, which keep their turn and hold no message.
+// is open. It is for operations without a message whose number is bounded by
+// something else: refusals, and what a connection does once or for each message that it
+// has been sent.
 func (q *queue) force(op operation) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,10 +87,19 @@ func (q *queue) appendLocked(op operation) bool {
 		return false
 	}
 	q.ops = append(q.ops, op)
+	q.bytes += op.size()
 	if len(q.ops) == 1 {
 		q.hint()
 	}
 	return true
+}
+
+// size is what the operation's message takes.
+func (op *operation) size() int {
+	if op.record == nil {
+		return 0
+	}
+	return len(*op.record)
 }
 
 // putLazy notes that h has a state to save. It never waits.
@@ -122,6 +137,7 @@ func (q *queue) take(ops []operation, lazy []*handle, until time.Time) ([]operat
 		timeOver := !until.IsZero() && !q.closed && !now.Before(until)
 		if len(q.ops) > 0 || lazyDue || timeOver {
 			ops, q.ops = q.ops, ops[:0]
+			q.bytes = 0
 			lazy = lazy[:0]
 			if lazyDue {
 				lazy, q.lazy = q.lazy, lazy

@@ -19,7 +19,7 @@ const (
 )
 
 // readPage returns the entries of an inbox after one position and up to another,
-// and the size of their payloads. It seeks to the first, so a page costs the
+// and their size. It seeks to the first, so a page costs the
 // same wherever it is: about 10 µs and 0.2 µs an entry in blocks, 1 µs an entry
 // by reference.
 func (s *Store) readPage(inc incarnation, after, upTo inbox.Position) (page []inbox.Entry, size int, err error) {
@@ -41,7 +41,7 @@ func (s *Store) readPage(inc incarnation, after, upTo inbox.Position) (page []in
 					continue
 				}
 				page = append(page, entry)
-				size += len(entry.Envelope.Payload)
+				size += entry.Envelope.Size()
 			}
 		}
 		return nil

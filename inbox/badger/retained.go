@@ -216,6 +216,6 @@ func (g *group) giveRetained(h *handle, key []byte, sub inbox.Subscription, sinc
 	}
 	p := g.nextSequence()
 	g.kept = g.kept[:0]
-	g.give(h.member, e, p, len(record), grant, false)
+	g.give(h.member, e, p, grant, false)
 	g.keep(p, e, record, g.now.UnixMilli())
 }

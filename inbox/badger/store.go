@@ -73,6 +73,7 @@ type Store struct {
 	closeOnce      sync.Once
 	closeErr       error
 
+	isFull   atomic.Bool // the disk reserve is reached, as the committer last saw it
 	failOnce sync.Once
 	failed   chan struct{}
 	failure  error // set before failed is closed

@@ -1,13 +1,11 @@
 package badger
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -101,6 +99,11 @@ func (w *sweeper) sweptUpTo(inc incarnation) inbox.Position {
 // loop is the sweeper's goroutine; it ends with the store.
 func (w *sweeper) loop(every time.Duration) {
 	defer close(w.done)
+	if size, _ := w.s.db.Size(); size > verifyAtOpen {
+		if err := verify(w.s.db); err != nil {
+			w.s.fail(err)
+		}
+	}
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -117,20 +120,23 @@ func (w *sweeper) loop(every time.Duration) {
 	}
 }
 
-// sweep goes once over everything that has moved.
+// sweep goes once over everything that has moved. What fails for one session is
+// reported and does not hold up the others.
 func (w *sweeper) sweep() {
 	b := newSweepBatch(w)
 	for _, inc := range w.takeEnded() {
-		if !w.purge(b, inc) {
-			return
-		}
+		w.report(inc, w.purge(b, inc))
 	}
 	for inc, sw := range w.takeMoved() {
-		if !w.advance(b, inc, sw) {
-			return
-		}
+		w.report(inc, w.advance(b, inc, sw))
 	}
-	b.flush()
+	w.report(0, b.flush())
+}
+
+func (w *sweeper) report(inc incarnation, err error) {
+	if err != nil && !errors.Is(err, inbox.ErrClosed) && !errors.Is(err, context.Canceled) {
+		w.s.log.Error("finished messages stay on disk", "session", uint64(inc), "error", err)
+	}
 }
 
 func (w *sweeper) takeEnded() []incarnation {
@@ -155,9 +161,8 @@ func (w *sweeper) takeMoved() map[incarnation]sweep {
 	return moved
 }
 
-// advance deletes the finished blocks of one inbox. It reports false when the
-// store is closing or has failed.
-func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) bool {
+// advance deletes the finished blocks of one inbox.
+func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) error {
 	open := make([]inbox.Position, len(sw.state.Open))
 	for i, d := range sw.state.Open {
 		open[i] = d.Position
@@ -166,17 +171,20 @@ func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) bool {
 	for _, p := range sw.held { // blocks that were left because of entries that may be finished now
 		if _, isOpen := slices.BinarySearch(open, p); isOpen {
 			still = append(still, p)
-		} else if !b.finished(inc, p-1, sw.swept, 1, open, nil) {
-			return false
+		} else if err := b.finished(inc, p-1, sw.swept, 1, open, nil); err != nil {
+			return err
 		}
 	}
 	swept, held := sw.swept, still
-	ok := b.finished(inc, sw.swept, sw.state.Sent, 0, open, func(last inbox.Position, kept []inbox.Position) {
+	err := b.finished(inc, sw.swept, sw.state.Sent, 0, open, func(last inbox.Position, kept []inbox.Position) {
 		swept = last
 		held = append(held, kept...)
 	})
+	if err != nil {
+		return err
+	}
 	b.progress = append(b.progress, progress{inc, swept, held})
-	return ok
+	return nil
 }
 
 // progress is how far an inbox is swept once the batch is durable.
@@ -204,237 +212,18 @@ func (w *sweeper) record(done []progress) {
 
 // purge deletes everything of an ended session, and at last the note that it
 // is to be deleted.
-func (w *sweeper) purge(b *sweepBatch, inc incarnation) bool {
-	if !b.finished(inc, 0, ^inbox.Position(0), 0, nil, nil) || !b.flush() {
-		return false
+func (w *sweeper) purge(b *sweepBatch, inc incarnation) error {
+	if err := b.finished(inc, 0, ^inbox.Position(0), 0, nil, nil); err != nil {
+		return err
 	}
-	err := w.s.view(func(txn *badger.Txn) error {
-		for _, prefix := range []byte{prefixSubscription, prefixReceived} {
-			it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefix, uint64(inc))})
-			for it.Rewind(); it.Valid(); it.Next() {
-				b.keys = append(b.keys, it.Item().KeyCopy(nil))
-			}
-			it.Close()
+	if err := b.flush(); err != nil {
+		return err
+	}
+	for _, prefix := range []byte{prefixSubscription, prefixReceived} {
+		if err := b.all(numberKey(prefix, uint64(inc))); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		w.s.log.Error("cannot look for the rest of an ended session", "error", err)
-		return true
 	}
 	b.keys = append(b.keys, numberKey(prefixState, uint64(inc)), numberKey(prefixPurge, uint64(inc)))
 	return b.flush()
-}
-
-// compactWhenIdle lets Badger drop what was deleted: it does so by itself only
-// while more is written. It takes two idle rounds, since the deletions have to
-// be in tables first, and Badger writes a memtable out only when it is full.
-func (w *sweeper) compactWhenIdle() {
-	commits := w.s.stats.commits.Load()
-	idle := commits == w.commits
-	w.commits = commits
-	switch {
-	case !idle:
-		w.flushed = false
-	case w.flushed:
-		w.flushed = false
-		w.deleted = 0
-		if err := w.s.db.Flatten(2); err != nil {
-			w.s.log.Warn("compaction failed; disk space comes back later", "error", err)
-		}
-	case w.deleted >= flattenAfter:
-		w.flushed = w.fillMemtable()
-		w.commits = w.s.stats.commits.Load()
-	}
-}
-
-// fillMemtable writes as much as a memtable takes under one key, so that Badger
-// writes it out. It reports whether it did.
-func (w *sweeper) fillMemtable() bool {
-	padding := make([]byte, 1<<20-1)
-	for range memTable>>20 + 1 {
-		err := w.s.do(w.s.background, "write out deletions", func(g *group) error {
-			g.put(keyPadding, padding)
-			return nil
-		})
-		if err != nil {
-			return false
-		}
-	}
-	return w.s.do(w.s.background, "write out deletions", func(g *group) error {
-		g.delete(keyPadding)
-		return nil
-	}) == nil
-}
-
-// sweepBatch collects deletions and hands them to the committer.
-type sweepBatch struct {
-	w      *sweeper
-	keys   [][]byte
-	blocks map[string]bool   // those among keys: one may be met again for another of its entries
-	bodies map[uint64]uint64 // references that go, by body
-
-	progress []progress
-}
-
-func newSweepBatch(w *sweeper) *sweepBatch {
-	return &sweepBatch{w: w, blocks: map[string]bool{}, bodies: map[uint64]uint64{}}
-}
-
-// finished deletes the blocks of inc whose last position is after one and up to
-// another (at most limit, if not 0), except those with an open entry. seen is
-// told of each block and which of its entries are open. It reports false when
-// the store is closing.
-func (b *sweepBatch) finished(inc incarnation, after, upTo inbox.Position, limit int, open []inbox.Position, seen func(inbox.Position, []inbox.Position)) bool {
-	for more := true; more; {
-		var err error
-		if after, more, err = b.some(inc, after, upTo, limit, open, seen); err != nil {
-			b.w.s.log.Error("cannot look for finished blocks", "error", err)
-			return true
-		}
-		if more && !b.flush() {
-			return false
-		}
-	}
-	return true
-}
-
-// some does what finished does until the batch is full.
-func (b *sweepBatch) some(inc incarnation, after, upTo inbox.Position, limit int, open []inbox.Position, seen func(inbox.Position, []inbox.Position)) (last inbox.Position, more bool, err error) {
-	last = after
-	err = b.w.s.view(func(txn *badger.Txn) error {
-		it := blocksOf(txn, inc)
-		defer it.Close()
-		n := 0
-		for it.Seek(blockKey(inc, after+1)); it.Valid(); it.Next() {
-			item := it.Item()
-			end := inbox.Position(keyNumber(item.Key()))
-			if end > upTo || limit > 0 && n == limit {
-				return nil
-			}
-			if len(b.keys)+len(b.bodies) >= sweepKeys {
-				more = true
-				return nil
-			}
-			n++
-			kept := b.block(txn, item, open)
-			last = end
-			if seen != nil {
-				seen(end, kept)
-			}
-		}
-		return nil
-	})
-	return last, more, err
-}
-
-// block deletes one block unless some of its entries are open, which it returns.
-func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Position) (kept []inbox.Position) {
-	if b.blocks[string(item.Key())] {
-		return nil
-	}
-	if len(open) > 0 || item.UserMeta()&metaReferences != 0 {
-		var references []uint64
-		entries := b.w.s.readEntries(txn, item)
-		for e, ok := entries.next(); ok; e, ok = entries.next() {
-			if _, isOpen := slices.BinarySearch(open, e.position); isOpen {
-				kept = append(kept, e.position)
-			}
-			if e.reference {
-				references = append(references, uint64(e.position))
-			}
-		}
-		if len(kept) > 0 {
-			return kept
-		}
-		for _, r := range references {
-			b.bodies[r]++
-		}
-	}
-	b.keys = append(b.keys, item.KeyCopy(nil))
-	b.blocks[string(item.Key())] = true
-	b.w.deleted += item.EstimatedSize()
-	return nil
-}
-
-// flush has the committer write the deletions, and waits until they are
-// durable. It reports false when the store is closing or has failed.
-func (b *sweepBatch) flush() bool {
-	defer func() { b.keys, b.progress = nil, nil }()
-	if len(b.keys) == 0 {
-		b.w.record(b.progress)
-		return true
-	}
-	counts, err := b.count()
-	if err == nil {
-		err = b.w.s.do(b.w.s.background, "sweep", func(g *group) error {
-			for _, k := range b.keys {
-				g.delete(k)
-			}
-			for k, v := range counts {
-				if v.references == 0 {
-					g.delete([]byte(k))
-				} else {
-					g.write(&badger.Entry{Key: []byte(k), Value: binary.AppendUvarint(nil, v.references), ExpiresAt: v.expiresAt})
-				}
-			}
-			return nil
-		})
-	}
-	clear(b.blocks)
-	clear(b.bodies)
-	if err == nil {
-		b.w.record(b.progress)
-	}
-	if err != nil && !errors.Is(err, inbox.ErrClosed) {
-		b.w.s.log.Error("cannot delete finished messages", "error", err)
-	}
-	return err == nil
-}
-
-// counter is what a counter becomes; without references, its key is deleted.
-type counter struct{ references, expiresAt uint64 }
-
-// count returns what the counters of the bodies become, and the bodies that go.
-// Only the sweeper changes counters, and it waits for each change to be durable.
-func (b *sweepBatch) count() (map[string]counter, error) {
-	counts := map[string]counter{}
-	err := b.w.s.view(func(txn *badger.Txn) error {
-		for seq, gone := range b.bodies {
-			body, count := numberKey(prefixBody, seq), numberKey(prefixCount, seq)
-			left, counted, err := references(txn, body, count)
-			if errors.Is(err, badger.ErrKeyNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if left.references > gone {
-				counts[string(count)] = counter{left.references - gone, left.expiresAt}
-				continue
-			}
-			counts[string(body)] = counter{}
-			if counted {
-				counts[string(count)] = counter{}
-			}
-		}
-		return nil
-	})
-	return counts, err
-}
-
-// references returns how many inboxes refer to a body, and whether that was
-// counted down before.
-func references(txn *badger.Txn, body, count []byte) (n counter, counted bool, err error) {
-	item, err := txn.Get(count)
-	counted = err == nil
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		item, err = txn.Get(body)
-	}
-	if err != nil {
-		return counter{}, false, err
-	}
-	n.expiresAt = item.ExpiresAt()
-	err = item.Value(func(v []byte) (err error) { n.references, _, err = parseBody(v); return err })
-	return n, counted, err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -82,7 +83,7 @@ func randomEnvelope(random *rand.Rand, topic string) *inbox.Envelope {
 		Retain:          random.IntN(2) == 0,
 		Client:          text(),
 		User:            text(),
-		Expiry:          number(),
+		Expiry:          []int64{0, time.Now().UnixMilli() - 1000, 1 << 45, 1<<63 - 1}[random.IntN(4)], // one long past may be forgotten
 		ContentType:     text(),
 		ResponseTopic:   text(),
 		CorrelationData: blob(),
