@@ -15,7 +15,7 @@ import (
 // Defaults of [Options].
 const (
 	DefaultAddress        = "127.0.0.1:1883"
-	DefaultMaxPacketSize  = 1 << 20
+	DefaultMaxPacketSize  = maxPacketSize
 	DefaultWindow         = 512
 	DefaultSessionExpiry  = 7 * 24 * 60 * 60
 	DefaultRetention      = 7 * 24 * time.Hour
@@ -23,11 +23,13 @@ const (
 	DefaultStopTimeout    = 10 * time.Second
 )
 
-// Bounds of [Options]. A packet above the upper one would not fit one record
-// of the store.
+// Bounds of [Options]. The store takes records up to 1 MiB less 1 KiB. Beside
+// what is in the packet a record has the publisher's client id and user name,
+// 64 KiB each at most, and its own fields: so every packet up to the upper bound,
+// 880 KiB, can be stored.
 const (
 	minPacketSize = 128
-	maxPacketSize = 1 << 20
+	maxPacketSize = 1<<20 - 2*64<<10 - 16<<10
 )
 
 // Options say what a broker listens on, where it stores and whom it lets in.

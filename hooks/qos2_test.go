@@ -354,3 +354,36 @@ func TestBridgeResendsQoS2(t *testing.T) {
 	wantPayloads(t, receiver.Payloads(21), numbers(1, 21))
 	receiver.Silent(20 * time.Millisecond)
 }
+
+// A PUBREC of an earlier connection, for a message that this one has not sent
+// again yet, is ignored: PUBREL would make the receiver forget a packet id under
+// which the message then comes.
+func TestLatePubrecOfAnOwedMessage(t *testing.T) {
+	b := start(t, setting{})
+	o := manual(v5("r"))
+	r := b.dial(o)
+	r.Subscribe("a", 2)
+	p := b.dial(clean("p"))
+	p.PublishAndWait("a", "one", 2)
+	p.PublishAndWait("a", "two", 2)
+	one, two := r.NextPublish(), r.NextPublish()
+	r.Cut()
+
+	o.ReceiveMaximum = 1
+	r = b.dial(o)
+	if again := r.NextPublish(); again.PacketID != one.PacketID {
+		t.Fatalf("packet id %d comes first, want %d", again.PacketID, one.PacketID)
+	}
+	pubrec := func(id uint16) {
+		r.Send(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pubrec}, PacketID: id})
+	}
+	pubrec(two.PacketID)
+	pubrec(one.PacketID)
+	if pk := r.NextOf(packets.Pubrel); pk.PacketID != one.PacketID {
+		t.Fatalf("PUBREL %d, want %d", pk.PacketID, one.PacketID)
+	}
+	r.Complete(one.PacketID)
+	if again := r.NextPublish(); again.PacketID != two.PacketID || !again.FixedHeader.Dup {
+		t.Errorf("then %s, want message two again", mqtttest.Describe(again))
+	}
+}

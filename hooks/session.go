@@ -152,12 +152,12 @@ func (s *session) puback(id uint16) error {
 // pubrec has the receiver's half of a QoS 2 message recorded, and then answers
 // PUBREL [MQTT-4.3.3-4].
 func (s *session) pubrec(id uint16, code byte) error {
-	known, err := s.releaseOrFinish(id, code)
+	known, owed, err := s.releaseOrFinish(id, code)
 	if err != nil {
 		return err
 	}
-	if code >= packets.ErrUnspecifiedError.Code {
-		return nil // refused: no PUBREL follows
+	if owed || code >= packets.ErrUnspecifiedError.Code {
+		return nil // ignored, or refused: no PUBREL follows
 	}
 	if !known {
 		s.link.out.ack(packets.Pubrel, id, packets.ErrPacketIdentifierNotFound.Code)
@@ -173,22 +173,22 @@ func (s *session) pubrec(id uint16, code byte) error {
 	return nil
 }
 
-func (s *session) releaseOrFinish(id uint16, code byte) (known bool, err error) {
+func (s *session) releaseOrFinish(id uint16, code byte) (known, owed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, owed := s.owed[id]; owed {
-		return true, nil
+		return true, true, nil
 	}
 	if _, exact := s.exact[id]; !exact {
-		return false, s.strayLocked(id)
+		return false, false, s.strayLocked(id)
 	}
 	if code >= packets.ErrUnspecifiedError.Code {
 		s.finishLocked(id)
-		return true, nil
+		return true, false, nil
 	}
 	s.exact[id] = true
 	s.window.Release(id)
-	return true, nil
+	return true, false, nil
 }
 
 // pubcomp finishes a QoS 2 message.
