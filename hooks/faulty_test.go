@@ -19,6 +19,7 @@ type faulty struct {
 	subscribe func() error
 	save      func() error // with done only
 	complete  func() error
+	next      func() error
 	close     func() error
 	give      func() error
 	saved     inbox.State // what the last lazy save saw
@@ -106,6 +107,13 @@ func (in *faultyInbox) Publish(ctx context.Context, id uint16, e *inbox.Envelope
 		return
 	}
 	in.Inbox.Publish(ctx, id, e, done)
+}
+
+func (in *faultyInbox) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, error) {
+	if err := in.store.ask(func(f *faulty) func() error { return f.next }); err != nil {
+		return nil, fmt.Errorf("next: %w", err)
+	}
+	return in.Inbox.Next(ctx, max, maxBytes)
 }
 
 func (in *faultyInbox) Complete(id uint16, done func(bool, error)) {

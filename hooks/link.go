@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,7 @@ func linkOf(cl *mqtt.Client) *link {
 // flush is the flusher, a goroutine of the connection.
 func (l *link) flush() {
 	defer close(l.flushed)
+	defer l.survive()
 	if err := l.out.flush(l.conn); err != nil {
 		l.hook.log.Debug("write failed", "remote", l.conn.RemoteAddr(), "error", err)
 		l.out.close()
@@ -105,6 +107,15 @@ func (l *link) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hard.Stop()
+}
+
+// survive ends the connection, and nothing else, if one of its goroutines
+// panics. To be deferred.
+func (l *link) survive() {
+	if reason := recover(); reason != nil {
+		l.hook.log.Error("panic on a connection", "remote", l.RemoteAddr(), "panic", reason, "stack", string(debug.Stack()))
+		l.end(packets.ErrUnspecifiedError)
+	}
 }
 
 // readOn waits, before the connection is closed, until the read goroutine has

@@ -126,6 +126,51 @@ func TestDecoderPanicEndsOneConnection(t *testing.T) {
 }
 
 // A client that acknowledges in a way that is none is disconnected.
+// A panic in the delivery ends the connection, and nothing else.
+func TestPumpPanicEndsOneConnection(t *testing.T) {
+	store := &faulty{next: func() error { panic("a fault of ours") }}
+	b := start(t, setting{Wrap: store.wrap})
+	if code := b.dial(v5("c")).WaitDisconnect(); code != 0x80 {
+		t.Errorf("DISCONNECT %#x, want 0x80", code)
+	}
+	store.set(func(f *faulty) { f.next = nil })
+	b.subscribed(v5("c"), "a", 1)
+	b.publish("a", 1, 1)
+	b.dial(v5("c")).NextPublish()
+}
+
+// A client is told that it was silent for too long.
+func TestKeepAliveTimeoutIsTold(t *testing.T) {
+	t.Parallel()
+	o := v5("c")
+	o.KeepAlive = 1
+	if code := start(t, setting{}).dial(o).WaitDisconnect(); code != 0x8D {
+		t.Errorf("DISCONNECT %#x, want 0x8d", code)
+	}
+}
+
+// Answers stay as small as the client wants them, and what the client wants to
+// hear of problems does not touch messages.
+func TestReasonStrings(t *testing.T) {
+	b := start(t, setting{})
+	o := v5("small")
+	o.MaxPacketSize = 100
+	small := b.dial(o)
+	small.Subscribe("a", 0)
+	b.dial(v5("publisher")).Publish("a", "x", 0, mqtttest.WithUser("k", "v"))
+	if pk := small.NextPublish(); len(pk.Properties.User) != 1 {
+		t.Errorf("properties %+v, want the message's own", pk.Properties)
+	}
+	o.ClientID, o.Will = "smaller", &mqtttest.Will{Topic: "$SYS/x"}
+	if pk := mqtttest.Refused(t, b.addr, o); pk.ReasonCode != 0x90 || pk.Properties.ReasonString != "" {
+		t.Errorf("got %s with reason %q", mqtttest.Describe(pk), pk.Properties.ReasonString)
+	}
+	o.MaxPacketSize = 0
+	if pk := mqtttest.Refused(t, b.addr, o); pk.Properties.ReasonString == "" {
+		t.Error("no reason string")
+	}
+}
+
 func TestMalformedAcks(t *testing.T) {
 	b := start(t, setting{})
 	tests := []struct {

@@ -1,9 +1,7 @@
 package hooks
 
 import (
-	"fmt"
 	"net"
-	"runtime/debug"
 	"sync"
 
 	"github.com/mochi-mqtt/server/v2/listeners"
@@ -63,13 +61,8 @@ func (ln *listener) accept(conn net.Conn) (*link, error) {
 // serve runs the MQTT library on a link, on the connection's read goroutine. The
 // library's decoder can panic at what a client sends; that ends the connection
 // and nothing else.
-func (ln *listener) serve(id string, l *link, establish listeners.EstablishFn) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			ln.hook.log.Error("panic on a connection", "remote", l.RemoteAddr(), "panic", reason, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", reason)
-		}
-	}()
+func (ln *listener) serve(id string, l *link, establish listeners.EstablishFn) error {
+	defer l.survive()
 	return establish(id, l)
 }
 

@@ -75,6 +75,10 @@ func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) 
 	}
 }
 
+// roomBesideReason is more than the packets have beside their reason strings that
+// may have one: CONNACK, DISCONNECT and acknowledgements.
+const roomBesideReason = 200
+
 // OnPacketEncode corrects what the MQTT library says of what it does not know.
 func (h *Hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 	l := linkOf(cl)
@@ -84,6 +88,8 @@ func (h *Hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 	switch pk.FixedHeader.Type {
 	case packets.Connack:
 		h.completeConnack(l, &pk)
+	case packets.Publish:
+		pk.Mods.DisallowProblemInfo = false // a message's properties are not the server's [MQTT-3.1.2-29]
 	case packets.Suback:
 		pk.Properties.User = nil // which the library takes from the SUBSCRIBE
 	case packets.Unsuback:
@@ -94,6 +100,11 @@ func (h *Hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 	case packets.Puback, packets.Pubrec:
 		// The library refuses a message with the properties that it had.
 		pk.Properties = packets.Properties{ReasonString: pk.Properties.ReasonString}
+	}
+	// The library would not send the packet at all if the reason made it too large
+	// for the client [MQTT-3.2.2-19].
+	if most := int(pk.Mods.MaxSize); most > 0 && len(pk.Properties.ReasonString) > most-roomBesideReason {
+		pk.Properties.ReasonString = ""
 	}
 	return pk
 }

@@ -20,6 +20,7 @@ import (
 // else anything.
 func (s *session) pump() {
 	defer close(s.pumped)
+	defer s.link.survive()
 	ctx := s.link.ctx
 	err := s.redeliver(ctx)
 	for page := []publication(nil); err == nil; {

@@ -181,15 +181,18 @@ func TestCompleteWaitsForStore(t *testing.T) {
 // Field case 035: a PUBREL that is owed is sent on the next link, also after a
 // restart.
 func TestReleaseIsSentAgain(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		b := start(t, setting{})
 		b.subscribed(v5("receiver"), "a", 2)
-		b.dial(v3("publisher")).PublishAndWait("a", "x", 2)
+		b.dial(v5("publisher")).PublishAndWait("a", "x", 2, mqtttest.WithExpiry(1))
 		receiver := b.dial(exact(v5("receiver")))
 		pk := receiver.NextPublish()
 		receiver.Ack(pk)
 		receiver.NextOf(packets.Pubrel)
 		receiver.Cut()
+		expired := time.Now().Add(1100 * time.Millisecond) // which is nothing to an exchange under way
+		mqtttest.Eventually(t, func() bool { return time.Now().After(expired) }, "the message has expired")
 		if restart {
 			b.restart()
 		}
@@ -327,7 +330,7 @@ func TestWrongAcks(t *testing.T) {
 	}
 }
 
-// Field case 131: many repeats and a new one, all at once.
+// Field case 131: many repeats and a new one, all at once, after a restart.
 func TestBridgeResendsQoS2(t *testing.T) {
 	b := start(t, setting{})
 	b.subscribed(v3("receiver"), "a", 2)
@@ -338,7 +341,7 @@ func TestBridgeResendsQoS2(t *testing.T) {
 	for range 20 {
 		bridge.NextOf(packets.Pubrec)
 	}
-	bridge.Cut()
+	b.restart()
 	bridge = b.dial(v3("bridge"))
 	for i, payload := range numbers(1, 21) {
 		change := mqtttest.Dup

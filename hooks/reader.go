@@ -259,13 +259,16 @@ func (l *link) armLastLocked() error {
 	return l.conn.SetReadDeadline(due)
 }
 
-// fail ends the connection for what the client sent. An MQTT 5 client is told
-// the reason, if it is one that the protocol has.
+// fail ends the connection for what the client sent, or did not send in time. An
+// MQTT 5 client is told the reason, if it is one that the protocol has.
 func (l *link) fail(err error) error {
 	var code packets.Code
-	if errors.As(err, &code) {
+	switch {
+	case errors.As(err, &code):
 		l.blamed.Store(true)
 		l.end(code)
+	case errors.Is(err, os.ErrDeadlineExceeded) && l.session != nil:
+		l.end(packets.ErrKeepAliveTimeout) // if it is closed already, nothing is said
 	}
 	return err
 }

@@ -310,6 +310,7 @@ func TestExpiry(t *testing.T) {
 	t.Parallel()
 	b := start(t, setting{})
 	b.subscribed(v5("receiver"), "a", 1)
+	b.subscribed(v5("other"), "a", 1)
 	publisher := b.dial(v5("publisher"))
 	publisher.PublishAndWait("a", "short", 1, mqtttest.WithExpiry(1))
 	publisher.PublishAndWait("a", "long", 1, mqtttest.WithExpiry(600))
@@ -322,6 +323,11 @@ func TestExpiry(t *testing.T) {
 	}
 	if n := b.hook.Counts().Expired; n != 1 {
 		t.Errorf("%d messages counted as expired, want 1", n)
+	}
+	b.restart()
+	pk = b.dial(v5("other")).NextPublish()
+	if left := pk.Properties.MessageExpiryInterval; string(pk.Payload) != "long" || left > 599 || left < 590 {
+		t.Errorf("after a restart: got %s with %d s left", mqtttest.Describe(pk), left)
 	}
 }
 

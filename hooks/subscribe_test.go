@@ -220,6 +220,62 @@ func TestNoLocalOfOneSubscription(t *testing.T) {
 	c.Silent(10 * time.Millisecond)
 }
 
+// Field case 081: a queued message keeps the identifiers that it was matched with,
+// and a new one has those of the subscriptions that are there then.
+func TestSubscriptionIdentifiers(t *testing.T) {
+	b := start(t, setting{})
+	receiver := b.dial(v5("receiver"))
+	publish := func() { b.dial(v5("publisher")).PublishAndWait("a/b", "x", 1) }
+	subscribe := func(filter string, identifier int) {
+		receiver.SubscribeAll(packets.Subscription{Filter: filter, Qos: 1, Identifier: identifier})
+	}
+	want := func(identifiers ...int) {
+		t.Helper()
+		if got := receiver.NextPublish().Properties.SubscriptionIdentifier; !slices.Equal(got, identifiers) {
+			t.Errorf("identifiers %v, want %v", got, identifiers)
+		}
+	}
+	subscribe("a/#", 7)
+	subscribe("a/+", 8)
+	receiver.Disconnect()
+	publish()
+	b.restart()
+	publish()
+	receiver = b.dial(v5("receiver"))
+	subscribe("a/#", 9)
+	publish()
+	subscribe("a/+", 0)
+	publish()
+	subscribe("a/#", 0)
+	publish()
+	want(7, 8)
+	want(7, 8)
+	want(8, 9)
+	want(9)
+	want()
+}
+
+// Field case 082: a client's own messages do not come back to it, however it
+// published them.
+func TestNoLocalOnQueuedMessages(t *testing.T) {
+	b := start(t, setting{})
+	c := b.dial(v5("c"))
+	c.SubscribeAll(packets.Subscription{Filter: "a", Qos: 1, NoLocal: true})
+	b.subscribed(v5("other"), "a", 1)
+	c.PublishAndWait("a", "own", 1)
+	c.Cut()
+	c = b.dial(v5("c"))
+	c.PublishAndWait("a", "own", 1)
+	b.dial(v5("c")).PublishAndWait("a", "own", 1) // takes over
+	b.restart()
+	c = b.dial(v5("c"))
+	c.PublishAndWait("a", "own", 2)
+	c.PublishAndWait("a", "own", 0)
+	b.dial(v5("publisher")).PublishAndWait("a", "theirs", 1)
+	wantPayloads(t, c.Payloads(1), []string{"theirs"})
+	wantPayloads(t, b.dial(v5("other")).Payloads(5), []string{"own", "own", "own", "own", "theirs"})
+}
+
 // Options of subscriptions: No Local, Retain As Published, identifiers, the
 // highest QoS. Also after a restart.
 func TestSubscriptionOptions(t *testing.T) {
