@@ -31,9 +31,9 @@
 // subscriptions.go).
 //
 // The tests of the package are the short run of every `go test`; the flags
-// -kills, -seed, -qos and -broker make it longer or turn it to another broker:
+// -kills, -seed, -qos, -pause and -broker make it longer or turn it to another broker:
 //
-//	go test ./broker/killtest -run Kill -kills 60 -qos 2 -v -timeout 30m
+//	go test ./broker/killtest -run Kill -kills 100 -qos 2 -pause 20ms -v -timeout 30m
 //	go test ./broker/killtest -run Kill -broker 'mosquitto -p {port}' -v
 //
 // Every client is one goroutine. Run ends when all of them have.

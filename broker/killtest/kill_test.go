@@ -17,6 +17,7 @@ var (
 	kills   = flag.Int("kills", 4, "how often each kill test ends the broker")
 	seed    = flag.Uint64("seed", 0, "of the kill tests; 0 draws one")
 	qos     = flag.Int("qos", 0, "of the messages in the kill tests, 1 or 2; 0 for one run of each")
+	rest    = flag.Duration("pause", 120*time.Millisecond, "between two bursts of a publisher; less is more load")
 	command = flag.String("broker", "", "the command line of another broker, with {address}, {port} and {data}")
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // load is the load of every run.
 func load(qos byte) Config {
-	c := Config{Seed: *seed, Kills: *kills, QoS: qos, Publishers: 4, Window: 48, Pause: 30 * time.Millisecond}
+	c := Config{Seed: *seed, Kills: *kills, QoS: qos, Publishers: 4, Window: 48, Pause: *rest}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
