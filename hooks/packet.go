@@ -70,7 +70,7 @@ func (h *Hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) 
 		// The library passes over in silence a message to a topic of the
 		// server's own, of which its publisher would never hear again.
 		if pk.FixedHeader.Qos > 0 && !mqtt.IsValidFilter(pk.TopicName, true) {
-			l.refuse(ackOf(&pk), pk.PacketID, packets.ErrTopicNameInvalid)
+			l.refuseTopic(ackOf(&pk), pk.PacketID, pk.TopicName)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, er
 func (h *Hook) publish(l *link, pk *packets.Packet) {
 	kind, id := ackOf(pk), pk.PacketID
 	if !validTopic(pk.TopicName) {
-		l.refuse(kind, id, packets.ErrTopicNameInvalid)
+		l.refuseTopic(kind, id, pk.TopicName)
 		return
 	}
 	if !l.out.admit(kind, id, int(h.server.Options.Capabilities.ReceiveMaximum)) {
@@ -137,6 +137,18 @@ func (l *link) refuse(kind byte, id uint16, code packets.Code) {
 	} else {
 		l.out.ack(kind, id, v.code.Code)
 	}
+}
+
+// refuseTopic tells a publisher that its topic is not one for clients. Before
+// MQTT 5 a message to a topic of the server's own is acknowledged all the same:
+// it has no receivers who could miss it, and its publisher would send it again on
+// each connection [MQTT-3.3.5-2].
+func (l *link) refuseTopic(kind byte, id uint16, topic string) {
+	if !l.v5 && strings.HasPrefix(topic, "$") {
+		l.out.ack(kind, id, packets.CodeSuccess.Code)
+		return
+	}
+	l.refuse(kind, id, packets.ErrTopicNameInvalid)
 }
 
 // isSystem reports whether a topic or a filter is of the server's own values,

@@ -137,9 +137,12 @@ func TestLateStoreAcknowledgesNobodyElse(t *testing.T) {
 	}
 }
 
-// Topics of the server's own are refused with an answer.
+// Topics of the server's own are refused with an answer, which before MQTT 5 can
+// only be an acknowledgement.
 func TestServerTopicsAreRefused(t *testing.T) {
 	b := start(t, setting{})
+	watcher := b.dial(v5("watcher"))
+	watcher.Subscribe("$other/#", 2)
 	for _, topic := range []string{"$SYS/broker/x", "$sys/x", "$other/x"} {
 		modern := b.dial(v5("modern"))
 		for qos := byte(1); qos <= 2; qos++ {
@@ -148,8 +151,14 @@ func TestServerTopicsAreRefused(t *testing.T) {
 			}
 		}
 		old := b.dial(v3("old"))
-		old.Publish(topic, "x", 1)
-		old.WaitClosed()
+		for qos := byte(1); qos <= 2; qos++ {
+			old.PublishAndWait(topic, "x", qos)
+		}
+		old.Ping()
+	}
+	watcher.Ping()
+	if pk, ok := watcher.Next(20 * time.Millisecond); ok {
+		t.Errorf("got %s", mqtttest.Describe(pk))
 	}
 }
 
