@@ -7,6 +7,9 @@
 //	if err != nil { ... }
 //	err = b.Serve(ctx) // until ctx ends
 //
+// A program that has a broker inside publishes with [Broker.Publish], which
+// returns when the message is stored, and receives with [Broker.Subscribe].
+//
 // What it guarantees: New returns with every socket bound and the store open,
 // or with an error and nothing left behind. Without an [Access] and without
 // AllowAnonymous nobody but this machine can connect. Serve ends when the store
