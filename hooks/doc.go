@@ -14,7 +14,9 @@
 // acknowledgement nor the delivery, and it knows only clients that are
 // connected. The path of such a message, file by file:
 //
-//	reader.go     finds the frame, and takes acknowledgements out of the stream
+//	inbound.go    finds the frame
+//	inspect.go    refuses it if it breaks the protocol
+//	reader.go     takes it if it is an acknowledgement, or gives it to the server
 //	publish.go    makes an envelope of it and gives it to the store
 //	verdict.go    decides what the publisher is told when the store is done
 //	outbound.go   gathers what goes to one client, and writes it
@@ -33,7 +35,7 @@
 //	connect.go    what CONNECT and CONNACK say, from the first packet to the pump
 //	handover.go   how a session passes from one connection of a client to the next
 //	will.go       takes the will away from the server; the store has it
-//	inspect.go    refuses frames that the server would get wrong
+//	alias.go      topic aliases to receivers
 //	packet.go     puts right what the server reads and says
 //	local.go      subscriptions of the program itself; inline.go those it makes with the server
 //
