@@ -13,7 +13,7 @@ import (
 // acknowledge at once.
 func BenchmarkGroup(b *testing.B) {
 	br := start(b, setting{})
-	members := br.members(b, 3)
+	members := openMembers(b, br, 3)
 	publisher := br.conn(clean("publisher"))
 	b.ResetTimer()
 	done := make(chan error, 1)
@@ -28,7 +28,7 @@ func BenchmarkGroup(b *testing.B) {
 // has kept.
 func BenchmarkGroupReplay(b *testing.B) {
 	br := start(b, setting{})
-	for _, m := range br.members(b, 3) {
+	for _, m := range openMembers(b, br, 3) {
 		if err := m.Close(); err != nil {
 			b.Fatal(err)
 		}
@@ -44,8 +44,8 @@ func BenchmarkGroupReplay(b *testing.B) {
 	}
 }
 
-// members makes so many sessions of a group, each with a link.
-func (br *broker) members(b *testing.B, n int) []*mqtttest.Conn {
+// openMembers makes so many sessions of a group, each with a link.
+func openMembers(b *testing.B, br *broker, n int) []*mqtttest.Conn {
 	b.Helper()
 	var members []*mqtttest.Conn
 	for i := range n {

@@ -103,6 +103,20 @@ func TestGroupQoS2Balance(t *testing.T) {
 	}
 }
 
+// No more belongs to a member than it has room for: the rest is for others.
+func TestGroupQoS2KeepsTheRest(t *testing.T) {
+	b := start(t, setting{})
+	b.subscribed(v5("x"), share, 2)
+	b.subscribed(v5("y"), share, 2)
+	publisher := b.dial(v5("publisher"))
+	for _, n := range numbers(1, 100) {
+		publisher.PublishAndWait("a", n, 2)
+	}
+	x := b.dial(exact(withWindow(v5("x"), 5)))
+	wantPayloads(t, x.Payloads(5), numbers(1, 5))
+	wantPayloads(t, b.dial(v5("y")).Payloads(95), numbers(6, 100))
+}
+
 // A member granted QoS 1 and one granted QoS 2 share messages of QoS 2.
 func TestGroupOfMixedQoS(t *testing.T) {
 	b := start(t, setting{})

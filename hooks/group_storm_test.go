@@ -46,6 +46,12 @@ func (l *ledger) until(goal int) {
 	l.endLocked()
 }
 
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.had)
+}
+
 func (l *ledger) stopped() bool {
 	select {
 	case <-l.stop:
@@ -66,7 +72,10 @@ type roamer struct {
 
 // roam connects again and again until the ledger has what it waits for.
 func (r *roamer) roam(addr string) error {
-	for !r.ledger.stopped() {
+	for began := time.Now(); !r.ledger.stopped(); {
+		if time.Since(began) > 6*mqtttest.Deadline {
+			return fmt.Errorf("only %d of %d messages have come", r.ledger.count(), r.ledger.goal)
+		}
 		r.options.ReceiveMaximum = uint16(1 + r.random.IntN(40))
 		c, err := mqtttest.Open(addr, r.options)
 		if err != nil {

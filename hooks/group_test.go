@@ -454,6 +454,23 @@ func TestGroupSharesTheWindow(t *testing.T) {
 	}
 }
 
+// The room that the pump saw before it waited for a message may be a group's when
+// the message comes.
+func TestGroupTakesRoomBeforeThePump(t *testing.T) {
+	b := start(t, setting{})
+	c := b.member(manual(withWindow(v5("c"), 3)), share, 1)
+	c.Subscribe("own", 1)
+	b.publish("a", 1, 3)
+	all := c.Collect(3)
+	b.publish("own", 11, 12)
+	c.Silent(20 * time.Millisecond)
+	c.Ack(all[0])
+	wantPayloads(t, c.Payloads(1), []string{"11"})
+	c.Silent(20 * time.Millisecond)
+	c.Ack(all[1])
+	wantPayloads(t, c.Payloads(1), []string{"12"})
+}
+
 // Packet ids of groups go round by themselves, and pass over those that are open.
 func TestGroupPacketIDs(t *testing.T) {
 	b := start(t, setting{Options: hooks.Options{Window: 10}})

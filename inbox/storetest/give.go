@@ -96,9 +96,9 @@ func giveRefused(tr *trial) {
 	c, d := tr.member("c", lasting, filter), tr.member("d", lasting, filter)
 	tr.publish("a", "one", "two")
 	old := tr.group(filter)
-	entries := old.take(2)
+	old.take(2)
 	g := tr.group(filter)
-	entries = g.take(2)
+	entries := g.take(2)
 	for _, call := range []error{old.tryGive(c, entries[0]), g.tryGive(old, entries[0])} {
 		if !errors.Is(call, inbox.ErrFenced) {
 			tr.Fatalf("giving from or to an inbox that is fenced: %v, want ErrFenced", call)
