@@ -7,6 +7,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // BenchmarkPublish is the rate at which one publisher has messages of 256 bytes
@@ -43,6 +44,64 @@ func BenchmarkReplay(b *testing.B) {
 	b.ResetTimer()
 	if err := receiveMany(receiver, b.N); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkSubscribe is the rate at which a program is handed what one publisher
+// publishes, until it has all.
+func BenchmarkSubscribe(b *testing.B) {
+	br := start(b, setting{})
+	handled := 0
+	done := make(chan struct{})
+	stop, err := br.hook.Subscribe(b.Context(), "a", func(inbox.Entry) {
+		if handled++; handled == b.N {
+			close(done)
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stop()
+	publisher := br.conn(clean("publisher"))
+	b.ResetTimer()
+	publishMany(b, publisher, b.N)
+	<-done
+}
+
+// BenchmarkPublishQoS2 is BenchmarkPublish at QoS 2, from PUBLISH to PUBCOMP.
+func BenchmarkPublishQoS2(b *testing.B) {
+	br := start(b, setting{})
+	br.subscribed(v3("receiver"), "a", 2)
+	publisher := br.conn(clean("publisher"))
+	pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 2}, TopicName: "a", Payload: make([]byte, 256)}
+	b.ResetTimer()
+	for sent, completed := 0, 0; completed < b.N; {
+		for ; sent < b.N && sent-completed < 100; sent++ {
+			pk.PacketID = uint16(sent%1000 + 1)
+			if err := publisher.Buffer(pk); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := publisher.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		for ok := true; ok; ok = publisher.Pending() && completed < sent {
+			answer, err := publisher.Read()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if answer.FixedHeader.Type == packets.Pubcomp {
+				completed++
+				continue
+			}
+			release := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pubrel, Qos: 1}, PacketID: answer.PacketID}
+			if err := publisher.Buffer(release); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := publisher.Flush(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

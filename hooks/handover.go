@@ -44,6 +44,7 @@ func (h *Hook) open(l *link, pk *packets.Packet) error {
 		return err
 	}
 	l.session = s
+	l.connect = packets.ConnectParams{} // the store has the will, and nobody needs the password
 	return nil
 }
 

@@ -37,6 +37,9 @@ type local struct {
 // stored. Those of QoS 1 and 2 come in the order of storing; what is retained comes
 // first, with Grant.Retain set.
 //
+// Cost of a message at QoS 1 or 2: a lock, a page's share of a call of the store,
+// and what it costs to store it.
+//
 // handle is called by one goroutine at a time and holds up nobody else: what
 // comes meanwhile waits in the store, and beyond a few messages of QoS 0 is
 // dropped. It must not change the envelope, nor call Wait.
