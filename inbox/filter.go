@@ -27,14 +27,14 @@ func MatchTopic(filter, topic string) bool {
 	}
 }
 
-// sharePrefix begins the filters of shared subscriptions.
-const sharePrefix = "$share/"
+// SharePrefix begins the filters of shared subscriptions.
+const SharePrefix = "$share/"
 
 // Shared splits the filter of a shared subscription, $share/<name>/<filter>, and
 // reports whether it is one: the name is not empty and has no wildcard, and the
 // filter is not empty [MQTT-4.8.2-1] [MQTT-4.8.2-2].
 func Shared(filter string) (name, inner string, ok bool) {
-	rest, ok := strings.CutPrefix(filter, sharePrefix)
+	rest, ok := strings.CutPrefix(filter, SharePrefix)
 	if !ok {
 		return "", "", false
 	}

@@ -44,7 +44,7 @@ func (s *Store) enqueue(ctx context.Context, e *inbox.Envelope, op operation) {
 // goroutine put before.
 func (s *Store) refuseLater(done func(inbox.Receipt, error), err error) {
 	refusal := operation{
-		apply:   func(*group) {},
+		apply:   func(*commitGroup) {},
 		applied: func(error) { done(inbox.Receipt{}, err) },
 	}
 	if !s.queue.force(refusal) {
@@ -55,14 +55,14 @@ func (s *Store) refuseLater(done func(inbox.Receipt, error), err error) {
 
 // append applies one message: it gets its number, its receivers are found, and
 // it is put where each of them will read it.
-func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) {
+func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) {
 	if g.full {
 		return inbox.Receipt{}, inbox.ErrFull
 	}
 	s := g.s
 	e.ID = inbox.MessageID{Sequence: g.nextSequence(), Store: s.id}
 	g.matches = g.matches[:0]
-	if !strings.HasPrefix(e.Topic, "$share/") { // what is there are filters of members, not of topics
+	if !strings.HasPrefix(e.Topic, inbox.SharePrefix) { // what is there are filters of members, not of topics
 		g.matches = s.index.Match(e.Topic, s.sessions.member(inbox.Receiver(e.Client)), g.matches)
 	}
 
@@ -86,7 +86,7 @@ func (g *group) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) 
 // give decides how one receiver gets a message at p in its inbox: live at QoS 0,
 // from memory, or kept on disk (and, if it is connected, handed over as well).
 // With keep it is kept at QoS 0 too.
-func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, grant inbox.Grant, keep bool) {
+func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, grant inbox.Grant, keep bool) {
 	sess := g.s.sessions.at(m)
 	h := sess.owner
 	if grant.QoS == 0 && !keep {
@@ -113,7 +113,7 @@ func (g *group) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, grant 
 // keep writes a message at p for the receivers in g.kept: into the one's block,
 // or once as a body with a reference in each block. They have it since a time,
 // Unix milliseconds, from which the store's retention counts.
-func (g *group) keep(p inbox.Position, e *inbox.Envelope, record []byte, since int64) {
+func (g *commitGroup) keep(p inbox.Position, e *inbox.Envelope, record []byte, since int64) {
 	if len(g.kept) == 0 {
 		return
 	}
@@ -154,7 +154,7 @@ func (s *Store) keepUntil(e *inbox.Envelope, since int64) int64 {
 }
 
 // block returns the block that the group builds for m.
-func (g *group) block(m inbox.Member) *block {
+func (g *commitGroup) block(m inbox.Member) *block {
 	sess := g.s.sessions.at(m)
 	if sess.building == 0 {
 		g.blocks = append(g.blocks, block{member: m, incarnation: sess.incarnation})
@@ -171,7 +171,7 @@ func (g *group) block(m inbox.Member) *block {
 // key in so many messages, and that many skipped at a restart.
 const sequenceLease = 1 << 20
 
-func (g *group) nextSequence() inbox.Position {
+func (g *commitGroup) nextSequence() inbox.Position {
 	s := g.s
 	s.sequence++
 	if s.sequence >= s.sequenceEnd {

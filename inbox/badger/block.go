@@ -14,10 +14,10 @@ import (
 //
 // step is the distance from the position before (from 0 for the first). behind
 // is how far the message's own number is behind the position, for a message that
-// was stored before, as a retained one or one given by a group. The record is the
-// envelope; it is
-// missing in a reference, whose body stands under the position. Appending to a block and reading from it cost a few nanoseconds
-// an entry and a copy of the record.
+// was stored before, as a retained one or one given by a group. The record is
+// the envelope; it is missing in a reference, whose body stands under the
+// position. Appending to a block and reading from it cost a few nanoseconds an
+// entry and a copy of the record.
 const (
 	blockVersion = 1
 
@@ -105,8 +105,8 @@ func readBlock(value []byte) (blockReader, error) {
 	if len(value) == 0 {
 		return blockReader{}, fmt.Errorf("read block: empty: %w", inbox.ErrDamaged)
 	}
-	if value[0] != blockVersion {
-		return blockReader{}, fmt.Errorf("read block: version %d, this program knows %d: %w", value[0], blockVersion, inbox.ErrDamaged)
+	if err := checkVersion("block", int(value[0]), blockVersion); err != nil {
+		return blockReader{}, err
 	}
 	return blockReader{rest: value[1:]}, nil
 }

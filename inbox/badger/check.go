@@ -44,7 +44,7 @@ func openDB(o Options) (*badger.DB, *os.File, error) {
 // lockDir takes the lock of a data directory, waiting for a process that is
 // still shutting down. It ends with its holder, however that ends.
 func lockDir(dir string, wait time.Duration) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, "mqtt-inbox.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
@@ -129,8 +129,6 @@ func verify(db *badger.DB) (err error) {
 // openError says what to do.
 func openError(dir string, err error) error {
 	switch {
-	case strings.Contains(err.Error(), "Another process is using"):
-		return fmt.Errorf("%w: stop it, or choose another directory", inbox.ErrInUse)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("give this user the right to write to %s: %w", dir, err)
 	default:

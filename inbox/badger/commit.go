@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -37,27 +36,58 @@ func (s *Store) commitLoop() {
 		if !more {
 			return
 		}
-		rest := ops
-		for first := true; first || len(rest) > 0; first = false {
-			if s.Err() != nil {
-				refuse(rest, s.Err())
-				break
-			}
-			g.begin()
-			before := rest
-			rest = g.build(rest)
-			if first {
-				g.saveLazily(lazy)
-				g.runTimers()
-			}
-			g.closeBlocks()
-			g.writeLast()
-			g.finish(g.commit())
-			clear(before[:len(before)-len(rest)]) // lets go of the messages
+		rest := g.run(ops, lazy)
+		for len(rest) > 0 {
+			rest = g.run(rest, nil)
 		}
-		clear(ops)
 		clear(lazy)
 	}
+}
+
+// run makes one group of operations and lazy saves, and returns the operations
+// that it had no room for.
+func (g *commitGroup) run(ops []operation, lazy []*handle) (rest []operation) {
+	if err := g.s.Err(); err != nil {
+		refuse(ops, err)
+		return nil
+	}
+	g.begin()
+
+	// Give each message its number, find its receivers, and put it where they
+	// will read it.
+	rest = g.build(ops)
+
+	// Add the delivery states that are due.
+	g.saveLazily(lazy)
+
+	// Publish the wills that are due, and end the sessions whose time is over.
+	g.runTimers()
+
+	// Write the blocks, and then what must not be durable before them.
+	g.closeBlocks()
+	g.writeLast()
+
+	// Sync. Before this nothing is promised.
+	err := g.commit()
+
+	// Hand over what is visible now, and then acknowledge.
+	g.finish(err)
+	clear(ops[:len(ops)-len(rest)]) // lets go of the messages
+	return rest
+}
+
+// commit makes the group durable. This is the line of the store: before it
+// nothing is promised, after it everything is on stable storage.
+func (g *commitGroup) commit() error {
+	if g.pending == 0 {
+		g.txn.Discard() // only connected receivers that end with their link: nothing to sync
+		return nil
+	}
+	if err := g.txn.Commit(); err != nil { // returns after the sync
+		return fmt.Errorf("commit: %w", err)
+	}
+	g.s.stats.commits.Add(1)
+	return nil
 }
 
 // refuse answers operations that will not be carried out.
@@ -76,16 +106,16 @@ func (op *operation) answer(r inbox.Receipt, err error) {
 	}
 }
 
-// group is the operations that share one commit. Its slices are used again for
+// commitGroup is the operations that share one commit. Its slices are used again for
 // the next group. Owned by the committer.
-type group struct {
+type commitGroup struct {
 	s        *Store
 	txn      *badger.Txn
 	pending  int // keys written and not committed yet
 	size     int // bytes of keys, values and unfinished blocks
 	now      time.Time
 	full     bool // the disk reserve is reached: messages are refused
-	critical bool // half of it is used up: what is refused too is sessions and subscriptions
+	critical bool // half of it is used up: new sessions and subscriptions are refused too
 
 	blocks   []block
 	spare    [][]byte        // buffers of earlier blocks, to be used again
@@ -114,9 +144,6 @@ type saved struct {
 	closed      bool // the inbox was closed with it
 }
 
-// lastWrite is a key that is written behind the messages of the group.
-type lastWrite struct{ key, value []byte } // without a value the key is deleted
-
 // handover is an entry for a connected receiver, handed over after the commit.
 type handover struct {
 	to       *handle
@@ -131,9 +158,9 @@ type answer struct {
 	err     error
 }
 
-func newGroup(s *Store) *group { return &group{s: s} }
+func newGroup(s *Store) *commitGroup { return &commitGroup{s: s} }
 
-func (g *group) begin() {
+func (g *commitGroup) begin() {
 	g.txn = g.s.db.NewTransaction(true)
 	g.pending, g.size = 0, 0
 	g.now = time.Now()
@@ -143,7 +170,7 @@ func (g *group) begin() {
 
 // build applies operations in order until the group is full or nothing is left,
 // and returns the rest.
-func (g *group) build(ops []operation) []operation {
+func (g *commitGroup) build(ops []operation) []operation {
 	n := 0
 	for n < len(ops) && n < groupOperations && g.size < groupBytes {
 		op := ops[n]
@@ -166,125 +193,14 @@ func (g *group) build(ops []operation) []operation {
 }
 
 // closeBlocks writes the blocks of the group.
-func (g *group) closeBlocks() {
+func (g *commitGroup) closeBlocks() {
 	for i := range g.blocks {
 		g.closeBlock(&g.blocks[i])
 	}
 }
 
-// putBody adds a body. It is written behind the blocks that refer to it: should
-// the group take several transactions and the process end between them, there
-// are references without a body, which lead nowhere and are swept, and not a
-// body that waits for references that never come.
-func (g *group) putBody(key, value []byte, until int64) {
-	g.bodies = append(g.bodies, &badger.Entry{Key: key, Value: value, ExpiresAt: expiresAt(until)})
-	g.size += len(key) + len(value)
-}
-
-// putLast adds a key that must not be durable before the messages that it
-// vouches for, even if the group takes several transactions: that a will was
-// published, or that a packet id brought its message. A nil value deletes it.
-func (g *group) putLast(key, value []byte) {
-	g.last = append(g.last, lastWrite{key, value})
-	g.size += len(key) + len(value)
-}
-
-// writeLast writes what putBody and putLast were given, in that order.
-func (g *group) writeLast() {
-	for _, e := range g.bodies {
-		g.write(e)
-	}
-	for _, w := range g.last {
-		if w.value == nil {
-			g.retry(func() error { return g.txn.Delete(w.key) })
-		} else {
-			g.write(&badger.Entry{Key: w.key, Value: w.value})
-		}
-	}
-}
-
-// separate begins a new transaction, so that what follows is in one, if it is
-// no more than that takes.
-func (g *group) separate() error {
-	if g.pending == 0 {
-		return nil
-	}
-	if err := g.commit(); err != nil {
-		g.s.fail(err)
-		return err
-	}
-	g.txn = g.s.db.NewTransaction(true)
-	g.pending = 0
-	return nil
-}
-
-// commit makes the group durable. This is the line of the store: before it
-// nothing is promised, after it everything is on stable storage.
-func (g *group) commit() error {
-	if g.pending == 0 {
-		g.txn.Discard() // only connected receivers that end with their link: nothing to sync
-		return nil
-	}
-	if err := g.txn.Commit(); err != nil { // returns after the sync
-		return fmt.Errorf("commit: %w", err)
-	}
-	g.s.stats.commits.Add(1)
-	return nil
-}
-
-// put adds a key to the group's transaction. Key and value must not change
-// before the commit. A transaction that is full is committed and another begun:
-// the group is still answered as one, after the last.
-func (g *group) put(key, value []byte) {
-	g.write(&badger.Entry{Key: key, Value: value})
-	g.size += len(key) + len(value)
-}
-
-// expiryMargin is how many seconds the clock may be set back without an effect.
-const expiryMargin = 24 * 60 * 60
-
-// putUntil adds a key that may go after a time, Unix milliseconds.
-func (g *group) putUntil(key, value []byte, until int64) {
-	g.write(&badger.Entry{Key: key, Value: value, ExpiresAt: expiresAt(until)})
-	g.size += len(key) + len(value)
-}
-
-// expiresAt returns Badger's time for a key that may go after until: Badger
-// drops it when it compacts. That only gives back space; whoever reads decides
-// by the deadline itself, so the key stays a little longer.
-func expiresAt(until int64) uint64 {
-	if until == never {
-		return 0
-	}
-	return uint64(until/1000) + expiryMargin
-}
-
-func (g *group) delete(key []byte) {
-	g.retry(func() error { return g.txn.Delete(key) })
-	g.size += len(key)
-}
-
-func (g *group) write(e *badger.Entry) { g.retry(func() error { return g.txn.SetEntry(e) }) }
-
-func (g *group) retry(do func() error) {
-	if g.s.Err() != nil {
-		return
-	}
-	err := do()
-	if errors.Is(err, badger.ErrTxnTooBig) {
-		if err = g.separate(); err == nil {
-			err = do()
-		}
-	}
-	if err != nil {
-		g.s.fail(fmt.Errorf("write: %w", err))
-		return
-	}
-	g.pending++
-}
-
 // closeBlock writes a finished block.
-func (g *group) closeBlock(b *block) {
+func (g *commitGroup) closeBlock(b *block) {
 	if len(b.buf) == 0 {
 		return
 	}
@@ -299,7 +215,7 @@ func (g *group) closeBlock(b *block) {
 
 // finish hands over and answers, in the order of the operations: first what
 // became visible, then the acknowledgements.
-func (g *group) finish(err error) {
+func (g *commitGroup) finish(err error) {
 	if err != nil {
 		g.s.fail(err)
 	}
@@ -329,7 +245,7 @@ func (g *group) finish(err error) {
 }
 
 // reset forgets the group's content and keeps its slices.
-func (g *group) reset() {
+func (g *commitGroup) reset() {
 	clear(g.handover)
 	clear(g.answers)
 	clear(g.saved)

@@ -27,7 +27,7 @@ func (w *sweeper) compactWhenIdle() {
 func (w *sweeper) fillMemtable() bool {
 	padding := make([]byte, 1<<20-1)
 	for range memTable>>20 + 1 {
-		err := w.s.do(w.s.background, "write out deletions", func(g *group) error {
+		err := w.s.do(w.s.background, "write out deletions", func(g *commitGroup) error {
 			g.put(keyPadding, padding)
 			return nil
 		})
@@ -35,7 +35,7 @@ func (w *sweeper) fillMemtable() bool {
 			return false
 		}
 	}
-	return w.s.do(w.s.background, "write out deletions", func(g *group) error {
+	return w.s.do(w.s.background, "write out deletions", func(g *commitGroup) error {
 		g.delete(keyPadding)
 		return nil
 	}) == nil

@@ -2,7 +2,7 @@
 // Badger database.
 //
 // Call [Open] first. To find the line that makes a message durable, read
-// group.commit in commit.go: every operation of every connection goes through
+// commitGroup.commit in commit.go: every operation of every connection goes through
 // one queue into one goroutine, the committer, which writes a group of them as
 // one transaction and one sync. Sequence numbers are given there, so the order
 // of keys is the order of commits is the order of visibility.

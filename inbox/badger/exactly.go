@@ -21,7 +21,7 @@ func (h *handle) Publish(ctx context.Context, id uint16, e *inbox.Envelope, done
 }
 
 // publishOnce applies a message that came under a packet id.
-func (g *group) publishOnce(op *operation) (inbox.Receipt, error) {
+func (g *commitGroup) publishOnce(op *operation) (inbox.Receipt, error) {
 	h := op.from
 	if !h.owns() {
 		return inbox.Receipt{}, inbox.ErrFenced
@@ -46,31 +46,19 @@ func (h *handle) Received() []uint16 { return h.resumedReceived }
 // Complete implements [inbox.Inbox].
 func (h *handle) Complete(id uint16, done func(known bool, err error)) {
 	var known bool
-	refused := error(nil)
-	op := operation{
-		apply: func(g *group) {
-			if !h.owns() {
-				refused = inbox.ErrFenced
-				return
-			}
-			if known = h.received[id]; known {
-				delete(h.received, id)
-				if h.stored {
-					g.putLast(receivedKey(h.incarnation, id), nil)
-				}
-			}
-		},
-		applied: func(err error) {
-			if err == nil {
-				err = refused
-			}
-			done(known && err == nil, err)
-		},
-	}
-	if !h.s.queue.force(op) {
-		<-h.s.committed // whatever came before has been answered
-		done(false, inbox.ErrClosed)
-	}
+	h.s.later(func(g *commitGroup) error {
+		if !h.owns() {
+			return inbox.ErrFenced
+		}
+		if known = h.received[id]; !known {
+			return nil
+		}
+		delete(h.received, id)
+		if h.stored {
+			g.putLast(receivedKey(h.incarnation, id), nil)
+		}
+		return nil
+	}, func(err error) { done(known && err == nil, err) })
 }
 
 // readReceived reads the recorded packet ids of a session.

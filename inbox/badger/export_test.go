@@ -54,7 +54,7 @@ const ExpiryMargin = expiryMargin
 
 // DropBodies deletes every body, as if their time were over.
 func (s *Store) DropBodies() error {
-	return s.do(context.Background(), "drop bodies", func(g *group) error {
+	return s.do(context.Background(), "drop bodies", func(g *commitGroup) error {
 		return each(g.txn, []byte{prefixBody}, func(k, _ []byte) error {
 			g.delete(append([]byte(nil), k...))
 			return nil
@@ -64,7 +64,7 @@ func (s *Store) DropBodies() error {
 
 // Timers returns how many timers are set.
 func (s *Store) Timers() (n int) {
-	err := s.do(context.Background(), "count timers", func(*group) error {
+	err := s.do(context.Background(), "count timers", func(*commitGroup) error {
 		n = len(s.timers)
 		return nil
 	})
@@ -80,7 +80,7 @@ func (s *Store) Timers() (n int) {
 func PublishSplit(in inbox.Inbox, id uint16, e *inbox.Envelope) (early map[string]int, err error) {
 	h := in.(*handle)
 	record := inbox.AppendEnvelope(nil, e)
-	err = h.s.do(context.Background(), "publish", func(g *group) error {
+	err = h.s.do(context.Background(), "publish", func(g *commitGroup) error {
 		if _, err := g.publishOnce(&operation{from: h, packetID: id, envelope: e, record: &record}); err != nil {
 			return err
 		}

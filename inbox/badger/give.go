@@ -16,33 +16,21 @@ func (h *handle) Give(to inbox.Inbox, entries []inbox.Entry, done func(error)) {
 		records[i] = inbox.AppendEnvelope(nil, entries[i].Envelope)
 	}
 	member, ok := to.(*handle)
-	var refused error
-	op := operation{
-		apply: func(g *group) {
-			if !ok || member.s != h.s {
-				refused = errors.New("not an inbox of this store")
-				return
-			}
-			refused = g.move(h, member, entries, records)
-		},
-		applied: func(err error) {
-			if err == nil {
-				err = refused
-			}
-			if err != nil {
-				err = fmt.Errorf("give: %w", err)
-			}
-			done(err)
-		},
-	}
-	if !h.s.queue.force(op) {
-		<-h.s.committed // whatever came before has been answered
-		done(inbox.ErrClosed)
-	}
+	h.s.later(func(g *commitGroup) error {
+		if !ok || member.s != h.s {
+			return errors.New("not an inbox of this store")
+		}
+		return g.move(h, member, entries, records)
+	}, func(err error) {
+		if err != nil {
+			err = fmt.Errorf("give: %w", err)
+		}
+		done(err)
+	})
 }
 
 // move gives entries of a group's inbox to a member.
-func (g *group) move(from, to *handle, entries []inbox.Entry, records [][]byte) error {
+func (g *commitGroup) move(from, to *handle, entries []inbox.Entry, records [][]byte) error {
 	if !from.owns() || !to.owns() {
 		return inbox.ErrFenced
 	}
@@ -67,7 +55,7 @@ const stateRoom = 128 << 10
 
 // moveTogether moves what fits into one transaction: after a crash the entries
 // are in one inbox and not in the other.
-func (g *group) moveTogether(from, to *handle, entries []inbox.Entry, records [][]byte, size int) {
+func (g *commitGroup) moveTogether(from, to *handle, entries []inbox.Entry, records [][]byte, size int) {
 	g.closeBlock(g.block(to.member))
 	g.makeRoom(size + stateRoom)
 	for i := range entries {
@@ -84,7 +72,7 @@ func (g *group) moveTogether(from, to *handle, entries []inbox.Entry, records []
 
 // makeRoom begins a new transaction if size bytes more may not fit into the one
 // at hand. The group is still answered as one, after the last.
-func (g *group) makeRoom(size int) {
+func (g *commitGroup) makeRoom(size int) {
 	if g.pending == 0 || g.size+size <= groupBytes && g.pending < groupKeys {
 		return
 	}

@@ -218,23 +218,13 @@ func (h *handle) Save(done func(error)) {
 		}
 		return
 	}
-	queued := h.s.queue.force(operation{
-		apply: func(g *group) {
-			if h.owns() {
-				g.saveState(h, false)
-			}
-		},
-		applied: func(err error) {
-			if err == nil && h.isFenced() {
-				err = inbox.ErrFenced
-			}
-			done(err)
-		},
-	})
-	if !queued {
-		<-h.s.committed // whatever came before has been answered
-		done(inbox.ErrClosed)
-	}
+	h.s.later(func(g *commitGroup) error {
+		if !h.owns() {
+			return inbox.ErrFenced
+		}
+		g.saveState(h, false)
+		return nil
+	}, done)
 }
 
 // usable returns why h can no longer be used, nil if it can.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -13,50 +12,6 @@ import (
 )
 
 var _ inbox.Inbox = (*handle)(nil)
-
-// run has the committer run apply, and returns its result when its group is
-// durable. A context that ends ends only the wait: what was queued still happens.
-func run[T any](ctx context.Context, s *Store, what string, apply func(*group) (T, error)) (T, error) {
-	return runBy(ctx, what, apply, func(op operation) error { return s.queue.put(ctx, op) })
-}
-
-// runBy is run with a way to queue.
-func runBy[T any](ctx context.Context, what string, apply func(*group) (T, error), queue func(operation) error) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	var r result // the committer's, until it is sent
-	done := make(chan result, 1)
-	err := queue(operation{
-		apply: func(g *group) { r.value, r.err = apply(g) },
-		applied: func(err error) {
-			if err != nil {
-				r.err = err
-			}
-			done <- r
-		},
-	})
-	var none T
-	if err != nil {
-		return none, fmt.Errorf("%s: %w", what, err)
-	}
-	select {
-	case r := <-done:
-		if r.err != nil {
-			return none, fmt.Errorf("%s: %w", what, r.err)
-		}
-		return r.value, nil
-	case <-ctx.Done():
-		return none, fmt.Errorf("%s: %w", what, ctx.Err())
-	}
-}
-
-// do is run for what has no result.
-func (s *Store) do(ctx context.Context, what string, apply func(*group) error) error {
-	_, err := run(ctx, s, what, func(g *group) (struct{}, error) { return struct{}{}, apply(g) })
-	return err
-}
 
 // Open implements [inbox.Store]. It costs a commit that it shares with whatever
 // else is waiting, and one read.
@@ -68,7 +23,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		return nil, false, fmt.Errorf("open inbox: will: %w", inbox.ErrTooLarge)
 	}
 	// What is opened must come into somebody's hands: this wait is to its end.
-	h, err := run(context.WithoutCancel(ctx), s, "open inbox", func(g *group) (*handle, error) {
+	h, err := run(context.WithoutCancel(ctx), s, "open inbox", func(g *commitGroup) (*handle, error) {
 		return g.open(r, o)
 	})
 	if err != nil {
@@ -84,7 +39,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 }
 
 // open makes a handle the owner of r's session.
-func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, error) {
+func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, error) {
 	s := g.s
 	if isGroup(r) { // it lives and ends with its members
 		o.Resume, o.Fresh, o.Expiry, o.Will = true, false, inbox.ExpiryNever, nil
@@ -137,7 +92,7 @@ func (g *group) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, error) {
 // end removes a session with everything that belongs to it: what is in memory
 // now, what is on disk in the background. The note to purge is durable with
 // the group.
-func (g *group) end(m inbox.Member) {
+func (g *commitGroup) end(m inbox.Member) {
 	s := g.s
 	shared := s.sharedFilters(m)
 	s.index.RemoveAll(m)
@@ -171,7 +126,7 @@ func (s *Store) sharedFilters(m inbox.Member) (filters []string) {
 
 const incarnationLease = 1 << 10
 
-func (g *group) nextIncarnation() incarnation {
+func (g *commitGroup) nextIncarnation() incarnation {
 	s := g.s
 	s.incarnation++
 	if s.incarnation >= s.incarnationEnd {
@@ -181,7 +136,7 @@ func (g *group) nextIncarnation() incarnation {
 	return s.incarnation
 }
 
-func (g *group) putSession(sess *session) {
+func (g *commitGroup) putSession(sess *session) {
 	value, err := appendSession(nil, sess)
 	if err != nil {
 		g.s.fail(fmt.Errorf("encode session: %w", err))
@@ -223,8 +178,9 @@ func (h *handle) restore() error {
 
 // giveUp leaves the session as it is, without an owner.
 func (h *handle) giveUp() error {
-	return h.s.do(context.Background(), "give up inbox", func(g *group) error {
+	return h.s.do(context.Background(), "give up inbox", func(g *commitGroup) error {
 		if h.owns() {
+			g.setWill(h.member, nil) // its client is refused, and was never there
 			sess := h.s.sessions.at(h.member)
 			sess.owner, sess.ended = nil, g.now.UnixMilli()
 			h.fence()
@@ -234,99 +190,11 @@ func (h *handle) giveUp() error {
 	})
 }
 
-// Subscriptions implements [inbox.Inbox].
-func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error) {
-	return run(ctx, h.s, "list subscriptions", func(*group) ([]inbox.Subscription, error) {
-		if !h.owns() {
-			return nil, inbox.ErrFenced
-		}
-		return h.s.index.Subscriptions(h.member), nil
-	})
-}
-
-// Subscribe implements [inbox.Inbox]: the index changes between two messages
-// of the same order, so a subscription begins exactly where it was committed.
-func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
-	type subscribed struct {
-		existed []bool
-		since   inbox.Position
-	}
-	r, err := run(ctx, h.s, "subscribe", func(g *group) (r subscribed, err error) {
-		if !h.owns() {
-			return r, inbox.ErrFenced
-		}
-		if g.critical && h.stored {
-			return r, inbox.ErrFull
-		}
-		r.since = h.s.sequence
-		for _, sub := range subs {
-			r.existed = append(r.existed, h.s.index.Subscribe(h.member, sub))
-			if err := g.joinGroup(sub); err != nil {
-				return r, err
-			}
-			if !h.stored {
-				continue
-			}
-			if err := g.putSubscription(h.incarnation, sub); err != nil {
-				return r, err
-			}
-		}
-		return r, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i, sub := range subs {
-		if !wantsRetained(sub, r.existed[i]) {
-			continue
-		}
-		if err := h.sendRetained(ctx, sub, r.since); err != nil {
-			return r.existed, err
-		}
-	}
-	return r.existed, nil
-}
-
-// wantsRetained reports whether a SUBSCRIBE brings retained messages.
-func wantsRetained(sub inbox.Subscription, existed bool) bool {
-	if _, _, shared := inbox.Shared(sub.Filter); shared {
-		return false
-	}
-	return sub.RetainHandling == 0 || sub.RetainHandling == 1 && !existed // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
-}
-
-func (g *group) putSubscription(inc incarnation, sub inbox.Subscription) error {
-	value, err := appendSubscription(nil, sub)
-	if err != nil {
-		return err
-	}
-	g.put(subscriptionKey(inc, sub.Filter), value)
-	return nil
-}
-
-// Unsubscribe implements [inbox.Inbox].
-func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
-	return run(ctx, h.s, "unsubscribe", func(g *group) (existed []bool, err error) {
-		if !h.owns() {
-			return nil, inbox.ErrFenced
-		}
-		for _, filter := range filters {
-			was := h.s.index.Unsubscribe(h.member, filter)
-			existed = append(existed, was)
-			if was && h.stored {
-				g.delete(subscriptionKey(h.incarnation, filter))
-			}
-			g.leaveGroup(filter)
-		}
-		return existed, nil
-	})
-}
-
 // Close implements [inbox.Inbox]. It is queued at once, whatever the context
 // and however full the queue: a session must not stay behind with an owner that
 // is gone.
 func (h *handle) Close(ctx context.Context, end inbox.Ending) error {
-	_, err := runBy(ctx, "close inbox", func(g *group) (struct{}, error) {
+	_, err := runBy(ctx, "close inbox", func(g *commitGroup) (struct{}, error) {
 		return struct{}{}, g.close(h, end)
 	}, func(op operation) error {
 		if !h.s.queue.force(op) {
@@ -337,7 +205,7 @@ func (h *handle) Close(ctx context.Context, end inbox.Ending) error {
 	return err
 }
 
-func (g *group) close(h *handle, end inbox.Ending) error {
+func (g *commitGroup) close(h *handle, end inbox.Ending) error {
 	if !h.owns() {
 		return inbox.ErrFenced
 	}
@@ -362,42 +230,4 @@ func (g *group) close(h *handle, end inbox.Ending) error {
 	}
 	h.s.watch(h.member)
 	return nil
-}
-
-// Sessions implements [inbox.Store]. It takes the sessions from the committer
-// a thousand at a time.
-func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
-	return func(yield func(inbox.Session, error) bool) {
-		type page struct {
-			sessions []inbox.Session
-			next     int // 0 at the end
-		}
-		for next := 1; next != 0; {
-			part, err := run(ctx, s, "list sessions", func(*group) (page, error) {
-				p := page{next: min(next+1000, len(s.sessions.byMember))}
-				for i := next; i < p.next; i++ {
-					if sess := &s.sessions.byMember[i]; sess.incarnation != 0 && !isGroup(sess.receiver) {
-						p.sessions = append(p.sessions, inbox.Session{
-							Receiver: sess.receiver, Expiry: sess.expiry,
-							Connected: sess.owner != nil, Ended: sess.ended,
-						})
-					}
-				}
-				if p.next == len(s.sessions.byMember) {
-					p.next = 0
-				}
-				return p, nil
-			})
-			if err != nil {
-				yield(inbox.Session{}, err)
-				return
-			}
-			for _, sess := range part.sessions {
-				if !yield(sess, nil) {
-					return
-				}
-			}
-			next = part.next
-		}
-	}
 }

@@ -17,7 +17,7 @@ type operation struct {
 	from     *handle // of a QoS 2 message: the publisher's inbox, which records
 	packetID uint16  // this id; nil for other messages
 
-	apply   func(*group)
+	apply   func(*commitGroup)
 	applied func(error) // after the commit; may be nil
 }
 
@@ -31,8 +31,8 @@ const (
 const lazyDelay = 100 * time.Millisecond
 
 // queue holds what waits for the committer: operations in order, bounded; and
-// the inboxes with a lazy save, each at most once. Taking swaps the whole slice, so a
-// group costs one lock and not one a message.
+// the inboxes with a lazy save, each at most once. Taking swaps the whole slice,
+// so a group costs one lock and not one a message.
 type queue struct {
 	mu     sync.Mutex
 	ops    []operation
@@ -74,8 +74,8 @@ func (q *queue) put(ctx context.Context, op operation) error {
 
 // force appends op whether or not there is room, and reports whether the queue
 // is open. It is for operations without a message whose number is bounded by
-// something else: refusals, and what a connection does once or for each message that it
-// has been sent.
+// something else: refusals, and what a connection does once, or once for each
+// message that it was sent.
 func (q *queue) force(op operation) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

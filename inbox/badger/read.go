@@ -27,7 +27,7 @@ func (s *Store) readPage(inc incarnation, after, upTo inbox.Position) (page []in
 		it := blocksOf(txn, inc)
 		defer it.Close()
 		for it.Seek(blockKey(inc, after+1)); it.Valid() && len(page) < pageEntries && size < pageBytes; it.Next() {
-			entries := s.readEntries(txn, it.Item())
+			entries := s.readEntries(it.Item())
 			for {
 				e, ok := entries.next()
 				if !ok || e.position > upTo {
@@ -61,7 +61,7 @@ func (s *Store) readAt(inc incarnation, at []inbox.Position) (found []inbox.Entr
 				return nil
 			}
 			last := inbox.Position(keyNumber(it.Item().Key()))
-			entries := s.readEntries(txn, it.Item())
+			entries := s.readEntries(it.Item())
 			for e, ok := entries.next(); ok; e, ok = entries.next() {
 				if _, wanted := slices.BinarySearch(at, e.position); !wanted {
 					continue
@@ -93,7 +93,7 @@ type entryReader struct {
 	key   []byte
 }
 
-func (s *Store) readEntries(_ *badger.Txn, item *badger.Item) entryReader {
+func (s *Store) readEntries(item *badger.Item) entryReader {
 	r := entryReader{s: s, key: item.KeyCopy(nil)}
 	value, err := item.ValueCopy(nil)
 	if err == nil {

@@ -21,7 +21,7 @@ func retainedKey(topic string) []byte { return appendName([]byte{prefixRetained}
 
 // retain makes e the retained message of its topic, or, with an empty payload,
 // removes the one there is [MQTT-3.3.1-5] [MQTT-3.3.1-6].
-func (g *group) retain(e *inbox.Envelope, record []byte) {
+func (g *commitGroup) retain(e *inbox.Envelope, record []byte) {
 	key := retainedKey(e.Topic)
 	if len(e.Payload) == 0 {
 		g.delete(key)
@@ -171,7 +171,7 @@ func (h *handle) sendRetained(ctx context.Context, sub inbox.Subscription, since
 // many commits as their size asks for.
 func (h *handle) giveRetained(ctx context.Context, keys [][]byte, sub inbox.Subscription, since inbox.Position) error {
 	for len(keys) > 0 {
-		given, err := run(ctx, h.s, "send retained messages", func(g *group) (n int, err error) {
+		given, err := run(ctx, h.s, "send retained messages", func(g *commitGroup) (n int, err error) {
 			if !h.owns() {
 				return 0, inbox.ErrFenced
 			}
@@ -194,7 +194,7 @@ func (h *handle) giveRetained(ctx context.Context, keys [][]byte, sub inbox.Subs
 
 // giveRetained gives a receiver the retained message that stands under key now.
 // It is read here, so that it cannot be older than what the receiver gets live.
-func (g *group) giveRetained(h *handle, key []byte, sub inbox.Subscription, since inbox.Position) {
+func (g *commitGroup) giveRetained(h *handle, key []byte, sub inbox.Subscription, since inbox.Position) {
 	s := g.s
 	e, record, err := s.getRetained(g.txn, key)
 	if errors.Is(err, badger.ErrKeyNotFound) {

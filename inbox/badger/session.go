@@ -1,10 +1,8 @@
 package badger
 
 import (
-	"bytes"
-	"fmt"
-
-	"github.com/vmihailenco/msgpack/v5"
+	"context"
+	"iter"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -112,66 +110,40 @@ func parseSubscription(b []byte) (inbox.Subscription, error) {
 	return s, d.err()
 }
 
-// appendRecord appends a small record: a msgpack array, version first.
-func appendRecord(dst []byte, version int, fields ...any) ([]byte, error) {
-	buf := bytes.NewBuffer(dst)
-	e := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(e)
-	e.Reset(buf)
-	e.UseCompactInts(true)
-	if err := e.EncodeArrayLen(1 + len(fields)); err != nil {
-		return dst, err
-	}
-	if err := e.EncodeInt(int64(version)); err != nil {
-		return dst, err
-	}
-	for _, f := range fields {
-		if err := e.Encode(f); err != nil {
-			return dst, err
+// Sessions implements [inbox.Store]. It takes the sessions from the committer
+// a thousand at a time.
+func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
+	return func(yield func(inbox.Session, error) bool) {
+		type page struct {
+			sessions []inbox.Session
+			next     int // 0 at the end
+		}
+		for next := 1; next != 0; {
+			part, err := run(ctx, s, "list sessions", func(*commitGroup) (page, error) {
+				p := page{next: min(next+1000, len(s.sessions.byMember))}
+				for i := next; i < p.next; i++ {
+					if sess := &s.sessions.byMember[i]; sess.incarnation != 0 && !isGroup(sess.receiver) {
+						p.sessions = append(p.sessions, inbox.Session{
+							Receiver: sess.receiver, Expiry: sess.expiry,
+							Connected: sess.owner != nil, Ended: sess.ended,
+						})
+					}
+				}
+				if p.next == len(s.sessions.byMember) {
+					p.next = 0
+				}
+				return p, nil
+			})
+			if err != nil {
+				yield(inbox.Session{}, err)
+				return
+			}
+			for _, sess := range part.sessions {
+				if !yield(sess, nil) {
+					return
+				}
+			}
+			next = part.next
 		}
 	}
-	return buf.Bytes(), nil
-}
-
-// recordReader reads the fields of a small record; the first error sticks.
-type recordReader struct {
-	what   string
-	d      *msgpack.Decoder
-	failed error
-}
-
-// openRecord checks the version and that at least fields are there; records of
-// later versions may have more.
-func openRecord(what string, b []byte, version, fields int) (*recordReader, error) {
-	r := &recordReader{what: what, d: msgpack.NewDecoder(bytes.NewReader(b))}
-	n, err := r.d.DecodeArrayLen()
-	if err != nil || n < fields {
-		return nil, fmt.Errorf("read %s record: not an array of %d fields: %w", what, fields, inbox.ErrDamaged)
-	}
-	v, err := r.d.DecodeInt()
-	if err != nil || v != version {
-		return nil, fmt.Errorf("read %s record: version %d, this program knows %d: %w", what, v, version, inbox.ErrDamaged)
-	}
-	return r, nil
-}
-
-func (r *recordReader) string() string { return field(r, r.d.DecodeString) }
-func (r *recordReader) uint() uint64   { return field(r, r.d.DecodeUint64) }
-func (r *recordReader) int() int64     { return field(r, r.d.DecodeInt64) }
-func (r *recordReader) bool() bool     { return field(r, r.d.DecodeBool) }
-func (r *recordReader) bytes() []byte  { return field(r, r.d.DecodeBytes) }
-
-func (r *recordReader) err() error {
-	if r.failed == nil {
-		return nil
-	}
-	return fmt.Errorf("read %s record: %w: %w", r.what, r.failed, inbox.ErrDamaged)
-}
-
-func field[T any](r *recordReader, decode func() (T, error)) (v T) {
-	if r.failed != nil {
-		return v
-	}
-	v, r.failed = decode()
-	return v
 }

@@ -9,7 +9,7 @@ import "github.com/mqtt-inbox/mqtt-inbox/inbox"
 // away, and the group ends with its last member.
 
 // joinGroup creates the group of a shared subscription if it is not there.
-func (g *group) joinGroup(sub inbox.Subscription) error {
+func (g *commitGroup) joinGroup(sub inbox.Subscription) error {
 	_, inner, ok := inbox.Shared(sub.Filter)
 	if !ok || g.s.sessions.member(inbox.GroupReceiver(sub.Filter)) != 0 {
 		return nil
@@ -27,7 +27,7 @@ func (g *group) joinGroup(sub inbox.Subscription) error {
 }
 
 // leaveGroup ends the group of a shared subscription that has no member left.
-func (g *group) leaveGroup(filter string) {
+func (g *commitGroup) leaveGroup(filter string) {
 	if _, _, ok := inbox.Shared(filter); !ok || g.s.index.Members(filter) > 0 {
 		return
 	}

@@ -16,8 +16,11 @@ import (
 const stateVersion = 1
 
 func parseStateRecord(b []byte) (swept inbox.Position, st inbox.State, err error) {
-	if len(b) == 0 || b[0] != stateVersion {
-		return 0, st, fmt.Errorf("read delivery state: not of version %d: %w", stateVersion, inbox.ErrDamaged)
+	if len(b) == 0 {
+		return 0, st, fmt.Errorf("read delivery state: empty: %w", inbox.ErrDamaged)
+	}
+	if err := checkVersion("delivery state", int(b[0]), stateVersion); err != nil {
+		return 0, st, err
 	}
 	v, n := binary.Uvarint(b[1:])
 	if n <= 0 {
@@ -29,7 +32,7 @@ func parseStateRecord(b []byte) (swept inbox.Position, st inbox.State, err error
 
 // saveLazily writes the states of inboxes whose owners asked for it without
 // waiting. Many acknowledgements are one write.
-func (g *group) saveLazily(lazy []*handle) {
+func (g *commitGroup) saveLazily(lazy []*handle) {
 	for _, h := range lazy {
 		h.dirty.Store(false) // before the state is taken: what comes later asks again
 		if h.owns() {
@@ -39,7 +42,7 @@ func (g *group) saveLazily(lazy []*handle) {
 }
 
 // saveState writes the delivery state of h as it is now.
-func (g *group) saveState(h *handle, closed bool) {
+func (g *commitGroup) saveState(h *handle, closed bool) {
 	if h.state == nil {
 		return
 	}

@@ -19,8 +19,8 @@ const (
 // sweeper deletes what receivers have finished, off the path of
 // acknowledgements: an acknowledgement only moves the delivery state, and once
 // that is durable the blocks behind it can go. A body goes with the last
-// reference to it. When much was deleted and the store is idle, it lets Badger compact,
-// so that the space comes back.
+// reference to it. When much was deleted and the store is idle, it lets Badger
+// compact, so that the space comes back.
 type sweeper struct {
 	s    *Store
 	done chan struct{}
@@ -125,17 +125,38 @@ func (w *sweeper) loop(every time.Duration) {
 func (w *sweeper) sweep() {
 	b := newSweepBatch(w)
 	for _, inc := range w.takeEnded() {
-		w.report(inc, w.purge(b, inc))
+		if err := w.purge(b, inc); err != nil {
+			w.report(inc, err)
+			w.committed(nil, []incarnation{inc}) // again next time
+		}
 	}
-	for inc, sw := range w.takeMoved() {
-		w.report(inc, w.advance(b, inc, sw))
+	moved := w.takeMoved()
+	for inc, sw := range moved {
+		if err := w.advance(b, inc, sw); err != nil {
+			w.report(inc, err)
+			w.again(inc)
+		}
 	}
-	w.report(0, b.flush())
+	if err := b.flush(); err != nil {
+		w.report(0, err)
+		for inc := range moved {
+			w.again(inc)
+		}
+	}
 }
 
 func (w *sweeper) report(inc incarnation, err error) {
-	if err != nil && !errors.Is(err, inbox.ErrClosed) && !errors.Is(err, context.Canceled) {
-		w.s.log.Error("finished messages stay on disk", "session", uint64(inc), "error", err)
+	if !errors.Is(err, inbox.ErrClosed) && !errors.Is(err, context.Canceled) {
+		w.s.log.Error("finished messages stay on disk until the next try", "session", uint64(inc), "error", err)
+	}
+}
+
+// again has an inbox swept once more.
+func (w *sweeper) again(inc incarnation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if sw := w.sessions[inc]; sw != nil {
+		sw.moved = true
 	}
 }
 

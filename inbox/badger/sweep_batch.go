@@ -103,7 +103,7 @@ func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Posi
 	}
 	if len(open) > 0 || item.UserMeta()&metaReferences != 0 {
 		var references []uint64
-		entries := b.w.s.readEntries(txn, item)
+		entries := b.w.s.readEntries(item)
 		for e, ok := entries.next(); ok; e, ok = entries.next() {
 			if _, isOpen := slices.BinarySearch(open, e.position); isOpen {
 				kept = append(kept, e.position)
@@ -136,7 +136,7 @@ func (b *sweepBatch) flush() error {
 	}
 	counts, err := b.count()
 	if err == nil {
-		err = b.w.s.do(b.w.s.background, "delete", func(g *group) error {
+		err = b.w.s.do(b.w.s.background, "delete", func(g *commitGroup) error {
 			if err := g.separate(); err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ func (s *Store) watch(m inbox.Member) {
 
 // runTimers publishes the wills that are due and ends the sessions whose time is
 // over.
-func (g *group) runTimers() {
+func (g *commitGroup) runTimers() {
 	s, now := g.s, g.now.UnixMilli()
 	for n := 0; n < timersAtOnce && len(s.timers) > 0 && s.timers[0].at <= now; n++ {
 		t := heap.Pop(&s.timers).(timer)

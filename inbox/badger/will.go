@@ -18,7 +18,7 @@ func willKey(inc incarnation) []byte { return numberKey(prefixWill, uint64(inc))
 
 // setWill gives a session its will, in place of the one it had. It is stored
 // for sessions in memory too: whoever crashes has left without a goodbye.
-func (g *group) setWill(m inbox.Member, w *inbox.Will) {
+func (g *commitGroup) setWill(m inbox.Member, w *inbox.Will) {
 	sess := g.s.sessions.at(m)
 	had := sess.will != nil
 	sess.will = w
@@ -54,7 +54,7 @@ func parseWill(b []byte) (*inbox.Will, error) {
 
 // publishWill publishes the will of a session, if it has one, in the group that
 // takes it away: once, whatever happens.
-func (g *group) publishWill(m inbox.Member) {
+func (g *commitGroup) publishWill(m inbox.Member) {
 	w := g.s.sessions.at(m).will
 	if w == nil {
 		return
@@ -64,7 +64,7 @@ func (g *group) publishWill(m inbox.Member) {
 }
 
 // publishOwn stores a message that the store itself publishes.
-func (g *group) publishOwn(will *inbox.Envelope) {
+func (g *commitGroup) publishOwn(will *inbox.Envelope) {
 	e := *will
 	e.Time = g.now.UnixMilli()
 	if e.Expiry > 0 {

@@ -1,0 +1,197 @@
+package badger
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// leftovers are what the last process left to be settled.
+type leftovers struct {
+	cut     []inbox.Member              // sessions that were connected when it ended
+	stale   []inbox.Member              // sessions whose time is over
+	orphans map[incarnation]*inbox.Will // of sessions that were in memory only
+}
+
+// load reads what the committer keeps in memory.
+func (s *Store) load() (left leftovers, err error) {
+	err = s.db.View(func(txn *badger.Txn) error {
+		if err := s.loadMeta(txn); err != nil {
+			return err
+		}
+		left, err = s.loadSessions(txn)
+		return err
+	})
+	if err == nil && s.id == 0 {
+		err = s.create()
+	}
+	return left, translate(err)
+}
+
+// settle treats every session that was connected as closed without a goodbye, and
+// ends those whose time is over.
+func (s *Store) settle(left leftovers) error {
+	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.orphans) == 0 {
+		return nil
+	}
+	return s.do(context.Background(), "settle sessions", func(g *commitGroup) error {
+		for _, m := range left.cut {
+			if sess := s.sessions.at(m); sess.incarnation != 0 { // a timer may have been faster
+				g.putSession(sess) // its time runs from now, and not again from the next start
+			}
+		}
+		for _, m := range left.stale {
+			if s.sessions.at(m).incarnation != 0 { // may have ended with another, as a group does
+				g.end(m)
+			}
+		}
+		for inc, will := range left.orphans {
+			g.putLast(willKey(inc), nil)
+			g.publishOwn(will.Envelope)
+		}
+		return nil
+	})
+}
+
+// formatVersion is the version of the whole layout.
+const formatVersion = 1
+
+// create writes the records of a new store.
+func (s *Store) create() error {
+	var id [4]byte
+	for s.id == 0 {
+		if _, err := rand.Read(id[:]); err != nil {
+			return fmt.Errorf("draw the store's id: %w", err)
+		}
+		s.id = binary.BigEndian.Uint32(id[:])
+	}
+	return translate(s.db.Update(func(txn *badger.Txn) error {
+		if err := txn.Set(keyFormat, []byte{formatVersion}); err != nil {
+			return err
+		}
+		return txn.Set(keyStore, id[:])
+	}))
+}
+
+func (s *Store) loadMeta(txn *badger.Txn) error {
+	read := func(key []byte, size int) (uint64, error) {
+		item, err := txn.Get(key)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		var n uint64
+		err = item.Value(func(v []byte) error {
+			if len(v) != size {
+				return fmt.Errorf("record %s has %d bytes, not %d: %w", key, len(v), size, inbox.ErrDamaged)
+			}
+			for _, c := range v {
+				n = n<<8 | uint64(c)
+			}
+			return nil
+		})
+		return n, err
+	}
+	format, err := read(keyFormat, 1)
+	if err != nil {
+		return err
+	}
+	if format > formatVersion {
+		return fmt.Errorf("format %d, this program knows up to %d: use the later version: %w", format, formatVersion, inbox.ErrNewer)
+	}
+	id, err := read(keyStore, 4)
+	if err != nil {
+		return err
+	}
+	sequence, err := read(keySequence, 8)
+	if err != nil {
+		return err
+	}
+	inc, err := read(keyIncarnation, 8)
+	if err != nil {
+		return err
+	}
+	s.id = uint32(id)
+	s.sequence, s.sequenceEnd = inbox.Position(sequence), inbox.Position(sequence)
+	s.incarnation, s.incarnationEnd = incarnation(inc), incarnation(inc)
+	return nil
+}
+
+// loadSessions fills the sessions and the index.
+func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
+	now := time.Now()
+	members := map[incarnation]inbox.Member{}
+	err = each(txn, []byte{prefixSession}, func(_, v []byte) error {
+		sess, err := parseSession(v)
+		if err != nil {
+			return err
+		}
+		wasConnected := sess.ended == 0
+		if wasConnected {
+			sess.ended = now.UnixMilli()
+		}
+		m := s.sessions.add(sess)
+		if wasConnected {
+			left.cut = append(left.cut, m)
+		}
+		members[sess.incarnation] = m
+		return nil
+	})
+	if err != nil {
+		return left, err
+	}
+	err = each(txn, []byte{prefixSubscription}, func(k, v []byte) error {
+		m, ok := members[keyIncarnationOf(k)]
+		if !ok {
+			return nil // of a session that is being purged
+		}
+		sub, err := parseSubscription(v)
+		if err != nil {
+			return err
+		}
+		s.index.Subscribe(m, sub)
+		return nil
+	})
+	if err != nil {
+		return left, err
+	}
+	if left.orphans, err = s.loadWills(txn, members); err != nil {
+		return left, err
+	}
+	for _, m := range members {
+		sess := s.sessions.at(m)
+		lonely := isGroup(sess.receiver) && s.index.Members(string(sess.receiver[1:])) == 0
+		if lonely || sess.over() <= now.UnixMilli() {
+			left.stale = append(left.stale, m)
+		} else {
+			s.watch(m)
+		}
+	}
+	return left, each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
+		s.sweeper.ended = append(s.sweeper.ended, incarnation(keyNumber(k)))
+		return nil
+	})
+}
+
+// each calls f with every key and value of a prefix; they are valid only
+// during the call.
+func each(txn *badger.Txn, prefix []byte, f func(k, v []byte) error) error {
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: prefix, PrefetchValues: true, PrefetchSize: 100})
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		item := it.Item()
+		if err := item.Value(func(v []byte) error { return f(item.Key(), v) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package badger
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// Options of a store.
+type Options struct {
+	Dir string // data directory; created if it does not exist
+
+	// Reserve is how many bytes of the file system stay free: below it messages
+	// are refused. 0 means 256 MiB; negative means none, for tests only.
+	Reserve int64
+
+	// Retention is how long an undelivered message is kept that does not expire
+	// earlier by itself. 0 means 7 days; negative means for ever.
+	Retention time.Duration
+
+	// KeepQoS0 keeps messages of QoS 0 for absent receivers whose subscription
+	// has QoS 1 or 2, if they are given to Append.
+	KeepQoS0 bool
+
+	// LockWait is how long Open waits for another process to let go of the
+	// directory. 0 means 3 s; negative means not at all.
+	LockWait time.Duration
+
+	Log *slog.Logger // nil for slog.Default
+
+	sweepEvery time.Duration // tests sweep more often; 0 means sweepInterval
+}
+
+const (
+	memTable         = 8 << 20 // Badger holds up to four; larger ones are no faster here
+	defaultRetention = 7 * 24 * time.Hour
+	defaultReserve   = 256 << 20 // well over ten memtables, of which Badger may fill a few at once
+	defaultWait      = 3 * time.Second
+)
+
+// settings are what was measured to suit queues: one sync per transaction,
+// values inline (a value log gives no space back), small memtables (they are
+// the memory), no compression and no cache (a page is read once). Tables are as
+// large as a memtable on every level: Badger builds each in a buffer of twice
+// the size to be expected, keeps eight of these, and doubles those that prove
+// too small.
+func settings(o Options) badger.Options {
+	b := badger.DefaultOptions(o.Dir).
+		WithSyncWrites(true).WithDetectConflicts(false).WithMetricsEnabled(false).
+		WithCompression(options.None).WithBlockCacheSize(0).WithIndexCacheSize(0).
+		WithMemTableSize(memTable).WithNumMemtables(3).WithNumLevelZeroTables(3).WithNumCompactors(2).
+		WithBaseTableSize(memTable).
+		WithValueThreshold(1 << 20).WithValueLogFileSize(64 << 20).WithNumVersionsToKeep(1).
+		WithChecksumVerificationMode(options.OnBlockRead).
+		WithLogger(badgerLog{o.Log})
+	b.TableSizeMultiplier = 1
+	return b
+}
