@@ -125,7 +125,7 @@ func TestHelp(t *testing.T) {
 	}{
 		{nil, []string{"serve", "health", "bench ack", "bench replay", "version"}},
 		{[]string{"--help"}, []string{"serve", "keeps every acknowledged message"}},
-		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 1048576", "default: 168h0m0s", "--keep-qos0", "--retention", "--max-keep-alive"}},
+		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 901120", "default: 168h0m0s", "--keep-qos0", "--retention", "--max-keep-alive"}},
 		{[]string{"bench", "ack", "--help"}, []string{"mosquitto", "default: 256", "1x1,1x100"}},
 	} {
 		r := command(t, test.args...)
