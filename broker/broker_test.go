@@ -283,7 +283,11 @@ func TestPublishRefusesWhatAClientCouldNotSend(t *testing.T) {
 		{"not UTF-8", "a\xff", 1, nil},
 		{"long topic", strings.Repeat("a", 65536), 1, nil},
 		{"too large", "a", DefaultMaxPacketSize, nil},
+		{"too large with its properties", "a", DefaultMaxPacketSize - 100, func(e *inbox.Envelope) { e.ContentType = strings.Repeat("a", 100) }},
 		{"QoS 3", "a", 1, func(e *inbox.Envelope) { e.QoS = 3 }},
+		{"topic of the server", "$SYS/a", 1, nil},
+		{"payload format", "a", 1, func(e *inbox.Envelope) { e.PayloadFormat = 7 }},
+		{"long content type", "a", 1, func(e *inbox.Envelope) { e.ContentType = strings.Repeat("a", 70_000) }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

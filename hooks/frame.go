@@ -3,21 +3,11 @@ package hooks
 import (
 	"encoding/binary"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
-)
-
-// The identifiers of the MQTT 5 properties that a stored message has.
-const (
-	propertyPayloadFormat   = packets.PropPayloadFormat
-	propertyMessageExpiry   = packets.PropMessageExpiryInterval
-	propertyContentType     = packets.PropContentType
-	propertyResponseTopic   = packets.PropResponseTopic
-	propertyCorrelationData = packets.PropCorrelationData
-	propertySubscription    = packets.PropSubscriptionIdentifier
-	propertyUser            = packets.PropUser
 )
 
 // publication is a message as one receiver is sent it.
@@ -62,7 +52,7 @@ func secondsLeft(e *inbox.Envelope, now time.Time) uint32 {
 // size returns the length of the frame, of what follows its remaining length,
 // and of its properties.
 func (p *publication) size(v5 bool) (frame, remaining, properties int) {
-	remaining = 2 + len(p.name()) + len(p.Payload)
+	remaining = textSize(p.name()) + len(p.Payload)
 	if p.grant.QoS > 0 {
 		remaining += 2
 	}
@@ -84,19 +74,19 @@ func (p *publication) propertiesSize() (n int) {
 		n += 5
 	}
 	if p.ContentType != "" {
-		n += 3 + len(p.ContentType)
+		n += 1 + textSize(p.ContentType)
 	}
 	if p.ResponseTopic != "" {
-		n += 3 + len(p.ResponseTopic)
+		n += 1 + textSize(p.ResponseTopic)
 	}
-	if len(p.CorrelationData) > 0 {
-		n += 3 + len(p.CorrelationData)
+	if p.CorrelationData != nil {
+		n += 1 + textSize(p.CorrelationData)
 	}
 	for _, id := range p.grant.Identifiers {
 		n += 1 + lengthSize(int(id))
 	}
 	for i := range p.UserProperties {
-		n += 5 + len(p.UserProperties[i].Key) + len(p.UserProperties[i].Value)
+		n += 1 + textSize(p.UserProperties[i].Key) + textSize(p.UserProperties[i].Value)
 	}
 	return n
 }
@@ -134,26 +124,26 @@ func appendProperties(b []byte, p *publication) []byte {
 		b = appendAlias(b, p.alias)
 	}
 	if p.PayloadFormat != inbox.FormatAbsent {
-		b = append(b, propertyPayloadFormat, byte(p.PayloadFormat-inbox.FormatBytes))
+		b = append(b, packets.PropPayloadFormat, byte(p.PayloadFormat-inbox.FormatBytes))
 	}
 	if p.left > 0 {
-		b = append(b, propertyMessageExpiry)
+		b = append(b, packets.PropMessageExpiryInterval)
 		b = binary.BigEndian.AppendUint32(b, p.left)
 	}
 	if p.ContentType != "" {
-		b = appendText(append(b, propertyContentType), p.ContentType)
+		b = appendText(append(b, packets.PropContentType), p.ContentType)
 	}
 	if p.ResponseTopic != "" {
-		b = appendText(append(b, propertyResponseTopic), p.ResponseTopic)
+		b = appendText(append(b, packets.PropResponseTopic), p.ResponseTopic)
 	}
-	if len(p.CorrelationData) > 0 {
-		b = appendText(append(b, propertyCorrelationData), p.CorrelationData)
+	if p.CorrelationData != nil {
+		b = appendText(append(b, packets.PropCorrelationData), p.CorrelationData)
 	}
 	for _, id := range p.grant.Identifiers { // all of them, in one message [MQTT-3.3.4-4]
-		b = appendLength(append(b, propertySubscription), int(id))
+		b = appendLength(append(b, packets.PropSubscriptionIdentifier), int(id))
 	}
 	for i := range p.UserProperties { // in the publisher's order [MQTT-3.3.2-18]
-		b = appendText(append(b, propertyUser), p.UserProperties[i].Key)
+		b = appendText(append(b, packets.PropUser), p.UserProperties[i].Key)
 		b = appendText(b, p.UserProperties[i].Value)
 	}
 	return b
@@ -177,10 +167,31 @@ func appendDisconnect(b []byte, code byte) []byte {
 	return append(b, packets.Disconnect<<4, 2, code, 0)
 }
 
+// maxText is the length in bytes of the longest string or binary value there is.
+const maxText = 1<<16 - 1
+
 // appendText appends a string or binary value with its length of two bytes.
 func appendText[T string | []byte](b []byte, text T) []byte {
+	text = fit(text)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
 	return append(b, text...)
+}
+
+// textSize returns how many bytes appendText appends.
+func textSize[T string | []byte](text T) int { return 2 + len(fit(text)) }
+
+// fit cuts off, at the end of a character, what no frame can carry. No client can
+// have sent that much, but whoever has the store can append it, and a frame with
+// a wrong length would break the connection of each receiver, again and again.
+func fit[T string | []byte](text T) T {
+	if len(text) <= maxText {
+		return text
+	}
+	n := maxText
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }
 
 // appendLength appends a variable byte integer in its shortest form [MQTT-1.5.5-1].

@@ -61,7 +61,7 @@ func randomPublication(r *rand.Rand) *publication {
 		left:  []uint32{0, 1, 77, 0xFFFFFFFF}[r.IntN(4)],
 	}
 	if r.IntN(2) == 1 {
-		p.CorrelationData = []byte{0, 1, byte(r.Uint32())}
+		p.CorrelationData = []byte{0, 1, byte(r.Uint32())}[:r.IntN(4)] // empty is not absent
 	}
 	for range r.IntN(4) {
 		p.grant.Identifiers = append(p.grant.Identifiers, 1+r.Uint32N(268435455))
@@ -124,6 +124,27 @@ func TestPublishFrameDecodes(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("decoded\n%+v\nwant\n%+v", got, want)
 		}
+	}
+}
+
+// A frame whose lengths are wrong would break the connection of its receiver.
+func TestPublishFrameCutsOffWhatItCannotCarry(t *testing.T) {
+	long := strings.Repeat("ü", 40_000)
+	p := &publication{Envelope: &inbox.Envelope{
+		Topic: "a" + long, Payload: []byte("payload"),
+		ContentType: long, ResponseTopic: long, CorrelationData: []byte(long),
+		UserProperties: []inbox.UserProperty{{Key: long, Value: long}},
+	}}
+	frame := appendPublish(nil, true, p)
+	if size, _, _ := p.size(true); size != len(frame) {
+		t.Errorf("size %d, but the frame has %d bytes", size, len(frame))
+	}
+	pk := decodeFrame(t, frame, 5)
+	if string(pk.Payload) != "payload" {
+		t.Errorf("a payload of %d bytes", len(pk.Payload))
+	}
+	if want := long[:maxText-1]; pk.Properties.ContentType != want || pk.Properties.User[0].Val != want {
+		t.Error("it is not cut off at the last whole character")
 	}
 }
 

@@ -89,6 +89,8 @@ func (h *Hook) storesPlain(l *link, pk *packets.Packet) bool {
 		return false
 	case h.options.KeepQoS0, pk.FixedHeader.Retain:
 		return true // the store keeps it
+	case pk.Properties.CorrelationData != nil && len(pk.Properties.CorrelationData) == 0:
+		return true // the library would leave it out [MQTT-3.3.2-16]
 	case h.misindexed.Load() > 0:
 		return true // the library would not find everyone
 	case l == nil:
