@@ -42,7 +42,10 @@ func listenWebSocket(l net.Listener, origins []string, timeout time.Duration) *w
 		CheckOrigin:  func(r *http.Request) bool { return originAllowed(r, origins) },
 	}
 	w.server = &http.Server{
-		ReadHeaderTimeout: timeout,
+		// A connection that asks for something else, or for nothing more, is not
+		// kept. That of an upgraded one the hook looks after.
+		ReadTimeout: timeout,
+		IdleTimeout: timeout,
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			ws, err := upgrader.Upgrade(rw, r, nil)
 			if err != nil {
@@ -109,7 +112,6 @@ type wsConn struct {
 	message  io.Reader // the rest of the message being read; used by Read only
 
 	deadline atomic.Pointer[time.Time] // of writes, nil for none
-	writing  sync.Mutex                // one message at a time
 }
 
 func (c *wsConn) Read(p []byte) (int, error) {
@@ -135,9 +137,9 @@ func (c *wsConn) Read(p []byte) (int, error) {
 	}
 }
 
+// Write sends one message. It is for one goroutine at a time, as the hook keeps
+// it: the flusher of the connection.
 func (c *wsConn) Write(p []byte) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
 	var deadline time.Time
 	if t := c.deadline.Load(); t != nil {
 		deadline = *t

@@ -2,9 +2,11 @@ package broker
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -105,6 +107,36 @@ func TestWebSocketCloseEndsAccept(t *testing.T) {
 	}
 	if err := w.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
+	}
+}
+
+// Whoever asks for something else than MQTT is answered, and then gone.
+func TestWebSocketKeepsNoOtherConnection(t *testing.T) {
+	l, err := listenTCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := listenWebSocket(l, nil, 20*time.Millisecond)
+	defer w.Close()
+	for _, request := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n", // and no body follows
+		"GET / HT",
+	} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: the connection is kept", request)
+		}
 	}
 }
 
