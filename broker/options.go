@@ -30,6 +30,9 @@ const (
 const (
 	minPacketSize = 128
 	maxPacketSize = 1<<20 - 2*64<<10 - 16<<10
+
+	minConnectTimeout = time.Millisecond
+	maxConnectTimeout = 24 * time.Hour
 )
 
 // Options say what a broker listens on, where it stores and whom it lets in.
@@ -69,11 +72,12 @@ type Options struct {
 	AllowAnonymous bool
 
 	// Window is how many QoS 1 and 2 messages a receiver may have that it has
-	// not acknowledged, 1 to 65,535. A client's own Receive Maximum lowers it.
+	// not acknowledged, 1 to 65,535; above 16,384 counts as 16,384. A client's own
+	// Receive Maximum lowers it.
 	Window int
 
 	// MaxPacketSize is the largest packet that a client may send, in bytes,
-	// 128 to 1,048,576.
+	// 128 to 901,120 (880 KiB).
 	MaxPacketSize int
 
 	// SessionExpiry is how long the session of an MQTT 3.1.1 client that asks
@@ -91,7 +95,7 @@ type Options struct {
 	MaxKeepAlive time.Duration
 
 	// ConnectTimeout is how long a new connection may take until its CONNECT
-	// packet has arrived.
+	// packet has arrived, 1 ms to 24 hours.
 	ConnectTimeout time.Duration
 
 	// StopTimeout bounds [Broker.Close].
@@ -162,8 +166,11 @@ func (o Options) Validate() error {
 	if o.MaxKeepAlive != o.MaxKeepAlive.Truncate(time.Second) || o.MaxKeepAlive < 0 || o.MaxKeepAlive > math.MaxUint16*time.Second {
 		errs = append(errs, fmt.Errorf("keep alive %v: choose whole seconds up to %v", o.MaxKeepAlive, math.MaxUint16*time.Second))
 	}
-	if o.ConnectTimeout < 0 || o.StopTimeout < 0 {
-		errs = append(errs, errors.New("timeout: choose one above 0"))
+	if o.ConnectTimeout < minConnectTimeout || o.ConnectTimeout > maxConnectTimeout {
+		errs = append(errs, fmt.Errorf("connect timeout %v: choose %v to %v", o.ConnectTimeout, minConnectTimeout, maxConnectTimeout))
+	}
+	if o.StopTimeout < 0 {
+		errs = append(errs, fmt.Errorf("stop timeout %v: choose one above 0", o.StopTimeout))
 	}
 	return errors.Join(errs...)
 }
@@ -175,7 +182,7 @@ func (o Options) validateAddress(address string) error {
 	if err != nil {
 		return fmt.Errorf("listen on %q: this is not host:port, as in %s", address, DefaultAddress)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("listen on %q: the port must be a number from 0 to 65535", address)
 	}
 	if o.Access == nil && !o.AllowAnonymous && !isLoopback(host) {

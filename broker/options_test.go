@@ -1,11 +1,16 @@
 package broker
 
 import (
+	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/memory"
 )
 
 func TestValidate(t *testing.T) {
@@ -32,7 +37,9 @@ func TestValidate(t *testing.T) {
 		{"window too large", Options{Dir: "d", Window: 70000}, "choose 1 to 65535"},
 		{"window negative", Options{Dir: "d", Window: -1}, "choose 1 to 65535"},
 		{"packet too large", Options{Dir: "d", MaxPacketSize: 2 << 20}, "packet size 2097152"},
-		{"negative timeout", Options{Dir: "d", StopTimeout: -1}, "timeout"},
+		{"negative timeout", Options{Dir: "d", StopTimeout: -1}, "stop timeout"},
+		{"no time to connect", Options{Dir: "d", ConnectTimeout: time.Microsecond}, "connect timeout 1µs: choose 1ms to 24h"},
+		{"all the time to connect", Options{Dir: "d", ConnectTimeout: 25 * time.Hour}, "connect timeout 25h0m0s: choose 1ms to 24h"},
 		{"two faults", Options{TCP: []string{"127.0.0.1"}}, "not host:port, as in 127.0.0.1:1883\ndata directory"},
 	}
 	for _, test := range tests {
@@ -45,6 +52,28 @@ func TestValidate(t *testing.T) {
 				t.Errorf("error: %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// What Validate lets pass New must not refuse: to the command line the one is a
+// mistake of the caller, the other a failure.
+func TestNewTakesWhatValidateTakes(t *testing.T) {
+	for _, o := range []Options{
+		{ConnectTimeout: minConnectTimeout, Window: 1, MaxPacketSize: minPacketSize, MaxKeepAlive: time.Second},
+		{ConnectTimeout: maxConnectTimeout, Window: inbox.MaxWindow, MaxPacketSize: maxPacketSize, MaxKeepAlive: math.MaxUint16 * time.Second},
+	} {
+		o.Store, o.TCP, o.Log = memory.New(), []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler)
+		if err := o.Validate(); err != nil {
+			t.Errorf("Validate: %v", err)
+		}
+		b, err := New(o)
+		if err != nil {
+			t.Errorf("New: %v", err)
+			continue
+		}
+		if err := b.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ type serveCommand struct {
 	Retention time.Duration `group:"Storing" default:"${retention}" placeholder:"TIME" help:"How long a message that nobody has read is kept if it does not expire earlier; 0s for ever (default: ${default})."`
 	KeepQoS0  bool          `group:"Storing" name:"keep-qos0" help:"Keep messages of QoS 0, too, for receivers who are away, if their subscription has QoS 1 or 2."`
 
-	Window           int           `group:"Limits" default:"${window}" placeholder:"N" help:"Messages that a receiver may have and not have acknowledged, 1 to 65535 (default: ${default})."`
+	Window           int           `group:"Limits" default:"${window}" placeholder:"N" help:"Messages that a receiver may have and not have acknowledged, 1 to 65535; above 16384 counts as 16384 (default: ${default})."`
 	MaxPacketSize    int           `group:"Limits" default:"${max_packet_size}" placeholder:"BYTES" help:"Largest packet that a client may send (default: ${default})."`
 	SessionExpiry    time.Duration `group:"Limits" default:"${session_expiry}" placeholder:"TIME" help:"How long the session and the inbox of an MQTT 3.1.1 client are kept after it has gone, in whole seconds; an MQTT 5 client says it itself (default: ${default})."`
 	MaxSessionExpiry time.Duration `group:"Limits" placeholder:"TIME" help:"The most that an MQTT 5 client can ask for of that, in whole seconds (default: no limit)."`
@@ -58,8 +58,8 @@ func (c *serveCommand) Run(env *environment) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
-	if c.SessionExpiry < time.Second || c.SessionExpiry/time.Second > math.MaxUint32 {
-		return usageError{fmt.Errorf("session expiry %v: choose 1s to %v", c.SessionExpiry, math.MaxUint32*time.Second)}
+	if c.SessionExpiry < time.Second || c.SessionExpiry/time.Second > math.MaxUint32 || c.SessionExpiry%time.Second != 0 {
+		return usageError{fmt.Errorf("session expiry %v: choose whole seconds from 1s to %v", c.SessionExpiry, math.MaxUint32*time.Second)}
 	}
 	if c.MaxSessionExpiry < 0 || c.MaxSessionExpiry/time.Second > math.MaxUint32 || c.MaxSessionExpiry%time.Second != 0 {
 		return usageError{fmt.Errorf("max session expiry %v: choose whole seconds up to %v", c.MaxSessionExpiry, math.MaxUint32*time.Second)}
