@@ -18,6 +18,11 @@ import (
 // measure of how well the disk is used.
 const TopicCommits = "$SYS/broker/inbox/commits"
 
+// storeStats is what a store has that counts what it does.
+type storeStats interface{ Stats() badger.Stats }
+
+var _ storeStats = (*badger.Store)(nil)
+
 // sysHook adds to mochi's $SYS topics what the store counts, and gives memory
 // back when the store is quiet.
 type sysHook struct {
@@ -37,7 +42,7 @@ func (h *sysHook) Provides(b byte) bool { return b == mqtt.OnSysInfoTick }
 
 // OnSysInfoTick runs on mochi's event loop, once a second, and once at the start.
 func (h *sysHook) OnSysInfoTick(*system.Info) {
-	store, ok := h.store.(*badger.Store)
+	store, ok := h.store.(storeStats)
 	if !ok {
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // inspect judges a frame of a client that is connected, before the MQTT library
@@ -181,14 +183,14 @@ func (s *scan) subscribe(v5 bool) {
 		options := s.byte()
 		switch {
 		case !v5 && options > 2:
-			s.fail(packets.ErrMalformedQos) // [MQTT-3-8.3-4]
+			s.fail(packets.ErrMalformedQos) // [MQTT-3-8.3-4] of 3.1.1
 		case options&0xC0 != 0:
 			s.fail(packets.ErrMalformedFlags) // [MQTT-3.8.3-5]
 		case options&3 == 3:
 			s.fail(packets.ErrProtocolViolationQosOutOfRange)
 		case options>>4 == 3:
 			s.fail(packets.ErrProtocolViolation) // retain handling
-		case options&(1<<2) != 0 && bytes.HasPrefix(filter, []byte("$share/")):
+		case options&(1<<2) != 0 && bytes.HasPrefix(filter, []byte(inbox.SharePrefix)):
 			s.fail(packets.ErrProtocolViolationInvalidSharedNoLocal) // [MQTT-3.8.3-4]
 		}
 	}
