@@ -109,8 +109,14 @@ func (g *group) handOut() error {
 	return g.give()
 }
 
-// place finds a member for a message. The outcome is busy if none has room, and
-// passed if only such have for which it is too large.
+// place finds a member for a message. The outcome is
+//
+//	accepted  a member has it, or is to be given it
+//	finished  it is done: expired, or sent at QoS 0
+//	busy      no member has room, for this or any other
+//	passed    members for which it is not too large have no room; others may
+//	          have room for what follows
+//	oversize  it is too large for every member
 func (g *group) place(members []*member, e inbox.Entry, now time.Time) outcome {
 	if e.Envelope.Expired(now) { // [MQTT-3.3.2-5]
 		g.hook.counts.expired.Add(1)

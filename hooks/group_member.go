@@ -29,10 +29,10 @@ type outcome byte
 const (
 	accepted outcome = iota // it is on its way, or no more the dispatcher's business
 	finished                // nothing is left to be done for it
-	reserved                // it is to be given to the member's own inbox
-	busy                    // the member has no room
+	reserved                // of offer alone: it is to be given to the member's own inbox
+	busy                    // there is no room for it, and so for nothing else
 	oversize                // it is larger than the member takes
-	passed                  // the member is leaving
+	passed                  // it is not for this member, which is leaving
 )
 
 // joinGroups makes the client a member of the groups whose subscriptions are
@@ -117,8 +117,8 @@ func (m *member) depart(sent []inbox.Position) {
 }
 
 // offer sends the client a message of QoS 0 or 1 if it has room, or takes room
-// for one of QoS 2. again says that it may have had it before. Runs on the dispatcher and
-// never waits.
+// for one of QoS 2. again says that it may have had it before. Runs on the
+// dispatcher, or for QoS 0 on a goroutine of the store, and never waits.
 func (m *member) offer(e inbox.Entry, again bool, now time.Time) (outcome, inbox.Grant) {
 	s := m.session
 	s.mu.Lock()

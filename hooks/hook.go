@@ -52,12 +52,13 @@ type counts struct {
 }
 
 // Counts is how many messages went other ways than to their receiver, since the
-// start.
+// start. Those that never reached the store, since the server or its access rules
+// refused them, are not among them.
 type Counts struct {
 	Expired     uint64 // not sent: their expiry interval had passed
 	Oversize    uint64 // not sent: larger than the receiver takes
 	LiveDropped uint64 // granted QoS 0, and the receiver's connection was full
-	Refused     uint64 // the publisher was told that they are not stored
+	Refused     uint64 // the store failed to take them, or did not say whether it has them
 }
 
 // New returns a hook that keeps inboxes in a store. The store stays the
@@ -123,8 +124,8 @@ func (h *Hook) Counts() Counts {
 }
 
 // Disconnect ends the connection of a client, if it has one, and reports whether
-// it had. It never waits, as mqtt.Server's method of that name may do for a client that does
-// not read.
+// it had. It never waits, as mqtt.Server's method of that name may do for a
+// client that does not read.
 func (h *Hook) Disconnect(client string, code packets.Code) bool {
 	h.mu.Lock()
 	l := h.owners[client]

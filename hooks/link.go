@@ -163,6 +163,8 @@ func (l *link) end(code packets.Code) {
 // Close ends the connection: reading ends within a moment, what waits to be
 // written has a second. It never waits and may be called again.
 func (l *link) Close() error {
+	l.out.close()
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -170,7 +172,6 @@ func (l *link) Close() error {
 	}
 	l.closed = true
 	l.cancel()
-	l.out.close()
 	l.hard = time.AfterFunc(linger, func() { l.conn.Close() })
 	l.until = time.Now().Add(linger)
 	return l.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which then has a last look

@@ -1,7 +1,9 @@
 package hooks
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/mochi-mqtt/server/v2/listeners"
@@ -85,10 +87,11 @@ func (ln *listener) leave(l *link) {
 func (ln *listener) Close(listeners.CloseFn) {
 	ln.mu.Lock()
 	ln.closing = true
-	for l := range ln.links {
+	links := slices.Collect(maps.Keys(ln.links))
+	ln.mu.Unlock()
+	for _, l := range links {
 		l.end(packets.ErrServerShuttingDown)
 	}
-	ln.mu.Unlock()
 
 	ln.Listener.Close(func(string) {})
 	ln.open.Wait()

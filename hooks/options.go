@@ -15,8 +15,8 @@ import (
 // field that is 0 gets its default.
 type Options struct {
 	// Window is the most messages of QoS 1 and 2 that one receiver may have been
-	// sent and not yet acknowledged, 1 to 65,535; by default 512. A receiver's
-	// own Receive Maximum lowers it.
+	// sent and not yet acknowledged, 1 to 65,535; above 16,384 counts as 16,384.
+	// By default 512. A receiver's own Receive Maximum lowers it.
 	Window int
 
 	// PageMessages and PageBytes bound how much of an inbox is read at a time:

@@ -168,7 +168,8 @@ func (o *outbound) onRelief(relief func()) {
 	o.relief = relief
 }
 
-// relieve calls it.
+// relieve calls what onRelief has set, if offerLater has refused a message since
+// the last time. Runs on the flusher, no lock held.
 func (o *outbound) relieve() {
 	o.mu.Lock()
 	due := o.refused
