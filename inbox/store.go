@@ -156,6 +156,9 @@ type Inbox interface {
 	// OpenOptions.Live. They are put in before Subscribe returns, and none is
 	// older than what the subscription brought before it.
 	//
+	// Errors: ErrFull without a report if there is no room; then nothing is
+	// stored. After any other error, and ErrFull with a report, some may be.
+	//
 	// A filter of a shared subscription (see [Shared]) makes the receiver a
 	// member: messages for the inner filter go once into the inbox of
 	// [GroupReceiver], which exists as long as it has members.

@@ -56,10 +56,10 @@ func (s *Store) refuseLater(done func(inbox.Receipt, error), err error) {
 // append applies one message: it gets its number, its receivers are found, and
 // it is put where each of them will read it.
 func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, error) {
-	if g.full {
+	s := g.s
+	if g.full && (e.QoS > 0 || e.Retain || s.keepQoS0) {
 		return inbox.Receipt{}, inbox.ErrFull
 	}
-	s := g.s
 	e.ID = inbox.MessageID{Sequence: g.nextSequence(), Store: s.id}
 	g.matches = g.matches[:0]
 	if !strings.HasPrefix(e.Topic, inbox.SharePrefix) { // what is there are filters of members, not of topics
@@ -73,7 +73,7 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 			QoS:         min(e.QoS, m.QoS),
 			Retain:      e.Retain && m.RetainAsPublished,
 			Identifiers: m.Identifiers,
-		}, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner == nil)
+		}, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner.isBehind())
 	}
 	g.keep(e.ID.Sequence, e, record, e.Time)
 	if e.Retain {

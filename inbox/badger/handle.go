@@ -98,6 +98,17 @@ func (h *handle) reserve(size int) bool {
 	return true
 }
 
+// isBehind reports whether the receiver is away, or has not caught up. Runs on
+// the committer.
+func (h *handle) isBehind() bool {
+	if h == nil {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.caughtUp
+}
+
 func (h *handle) hasRoomLocked(size int) bool {
 	n := len(h.ready) + h.promised
 	return n < readyEntries && (n == 0 || h.bytes+h.reserved+size <= readyBytes)

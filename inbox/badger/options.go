@@ -20,8 +20,9 @@ type Options struct {
 	// earlier by itself. 0 means 7 days; negative means for ever.
 	Retention time.Duration
 
-	// KeepQoS0 keeps messages of QoS 0 for absent receivers whose subscription
-	// has QoS 1 or 2, if they are given to Append.
+	// KeepQoS0 keeps messages of QoS 0, if they are given to Append, for
+	// receivers that are away or still get what waited for them, and whose
+	// subscription has QoS 1 or 2.
 	KeepQoS0 bool
 
 	// LockWait is how long Open waits for another process to let go of the
