@@ -6,7 +6,7 @@
 // too much, names and lengths at the limits, and two clients that fight for one
 // id. After each of them a message to an absent receiver must still arrive, the
 // broker's goroutines must be back to their number, and its log must tell of no
-// panic and no data race. In the end its memory must be back, too.
+// panic, no data race and no error. In the end its memory must be back, too.
 //
 // The flags -seed, -links and -connects make the tests longer or repeat them:
 //
