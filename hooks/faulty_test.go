@@ -17,6 +17,7 @@ type faulty struct {
 	append    func() error
 	open      func(inbox.Receiver) error
 	subscribe func() error
+	retained  func() error // when the subscription is stored
 	save      func() error // with done only
 	complete  func() error
 	next      func() error
@@ -80,7 +81,11 @@ func (in *faultyInbox) Subscribe(ctx context.Context, subs ...inbox.Subscription
 	if err := in.store.ask(func(f *faulty) func() error { return f.subscribe }); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	return in.Inbox.Subscribe(ctx, subs...)
+	existed, err := in.Inbox.Subscribe(ctx, subs...)
+	if err == nil {
+		err = in.store.ask(func(f *faulty) func() error { return f.retained })
+	}
+	return existed, err
 }
 
 func (in *faultyInbox) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {

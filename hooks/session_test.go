@@ -359,16 +359,59 @@ func TestStoreRefusesSession(t *testing.T) {
 	}
 }
 
-// A subscription that is not stored is not granted.
+// A subscription for which there is no room is not granted.
 func TestStoreRefusesSubscription(t *testing.T) {
+	store := &faulty{subscribe: func() error { return inbox.ErrFull }}
+	b := start(t, setting{Wrap: store.wrap})
+	old, c := b.dial(v3("old")), b.dial(v5("x"))
+	if code := old.Subscribe("a", 1); code != 0x80 {
+		t.Errorf("MQTT 3.1.1: SUBACK %#x, want 0x80", code)
+	}
+	if code := c.Subscribe("a", 1); code != 0x97 {
+		t.Errorf("MQTT 5: SUBACK %#x, want 0x97", code)
+	}
+	b.dial(v5("publisher")).Publish("a", "x", 0)
+	old.Silent(20 * time.Millisecond)
+	c.Silent(20 * time.Millisecond)
+}
+
+// A subscription that is stored in part, or nobody knows, is not answered: the
+// connection ends, and the client asks again.
+func TestSubscriptionStoredInPartEndsItsLink(t *testing.T) {
+	tests := map[string]*faulty{
+		"other error":            {subscribe: func() error { return errors.New("disk on fire") }},
+		"full at what it brings": {retained: func() error { return inbox.ErrFull }},
+	}
+	for name, store := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, setting{Wrap: store.wrap})
+			c := b.dial(v5("x"))
+			c.Send(packets.Packet{
+				FixedHeader: packets.FixedHeader{Type: packets.Subscribe},
+				PacketID:    9,
+				Filters:     packets.Subscriptions{{Filter: "a", Qos: 1}},
+			})
+			if pk, ok := c.Next(mqtttest.Deadline); !ok || pk.FixedHeader.Type != packets.Disconnect || pk.ReasonCode != 0x80 {
+				t.Errorf("got %s, want DISCONNECT with 0x80 and no SUBACK", mqtttest.Describe(pk))
+			}
+			c.WaitClosed()
+
+			store.set(func(f *faulty) { f.subscribe, f.retained = nil, nil })
+			c = b.dial(v5("x"))
+			if code := c.Subscribe("a", 1); code != 1 {
+				t.Errorf("SUBACK %#x, want 1", code)
+			}
+			b.dial(v5("publisher")).PublishAndWait("a", "1", 1)
+			wantPayloads(t, c.Payloads(1), []string{"1"})
+		})
+	}
+}
+
+// An unsubscription that is not stored is not confirmed.
+func TestStoreRefusesUnsubscription(t *testing.T) {
 	store := &faulty{subscribe: func() error { return errors.New("disk on fire") }}
 	b := start(t, setting{Wrap: store.wrap})
 	c := b.dial(v5("x"))
-	if code := c.Subscribe("a", 1); code != 0x80 {
-		t.Errorf("SUBACK %#x, want 0x80", code)
-	}
-	b.dial(v5("publisher")).Publish("a", "x", 0)
-	c.Silent(20 * time.Millisecond)
 	c.Send(packets.Packet{
 		FixedHeader: packets.FixedHeader{Type: packets.Unsubscribe},
 		PacketID:    9,

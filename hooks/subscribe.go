@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 
@@ -89,20 +90,38 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	ctx, cancel := l.patience()
 	defer cancel()
 	l.out.hold() // until SUBACK is on its way
-	if _, err := l.session.inbox.Subscribe(ctx, subs...); err != nil {
+	existed, err := l.session.inbox.Subscribe(ctx, subs...)
+	switch {
+	case errors.Is(err, inbox.ErrFull) && existed == nil:
+		h.log.Warn("subscription not stored", "client", cl.ID, "error", err)
+		h.refuseSubscriptions(l, pk.Filters, codes)
+		return
+	case err != nil:
+		// Some may be stored. A client that is told that none is would be sent
+		// messages that it does not expect; one that is told nothing asks again.
 		h.log.Error("subscription not stored", "client", cl.ID, "error", err)
-		for i, sub := range pk.Filters {
-			if codes[i] <= 2 {
-				codes[i] = packets.ErrUnspecifiedError.Code
-				h.unindex(cl, sub.Filter)
-			}
-		}
+		l.end(packets.ErrUnspecifiedError)
 		return
 	}
 	for i := range subs {
 		l.indexed(subs[i].Filter, subs[i].NoLocal)
 	}
 	l.session.joinGroups(subs)
+}
+
+// refuseSubscriptions says in a SUBACK that the store has no room for those that
+// were granted.
+func (h *Hook) refuseSubscriptions(l *link, filters packets.Subscriptions, codes []byte) {
+	code := packets.ErrUnspecifiedError.Code // the only one there is before MQTT 5 [MQTT-3.9.3-2]
+	if l.v5 {
+		code = packets.ErrQuotaExceeded.Code
+	}
+	for i, sub := range filters {
+		if codes[i] <= 2 {
+			codes[i] = code
+			h.unindex(l.client, sub.Filter)
+		}
+	}
 }
 
 // OnUnsubscribe notes that it is the client who unsubscribes. The MQTT library
