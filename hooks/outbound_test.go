@@ -227,8 +227,10 @@ func TestAdmitCountsQoS2Once(t *testing.T) {
 		}
 		return admitted
 	}
-	if !admit(1) || !admit(1) || !admit(2) || !admit(1) {
-		t.Error("a message that comes again is not admitted")
+	for _, id := range []uint16{1, 1, 2, 1} {
+		if !admit(id) {
+			t.Errorf("message %d is not admitted", id)
+		}
 	}
 	if admit(3) || o.admit(packets.Puback, 1, 2) {
 		t.Error("a third message is admitted")

@@ -200,7 +200,7 @@ func (l *link) fail(err error) error {
 // protocol has words for it.
 func (l *link) refuseConnect(b []byte, header int, err error) error {
 	if connack := connackRefusing(b, header, err); connack != nil {
-		l.out.write(connack) // takes it without waiting: it is the first packet
+		_, _ = l.out.write(connack) // takes it without waiting: it is the first packet
 	}
 	l.blamed.Store(true)
 	l.Close()

@@ -238,7 +238,7 @@ func (s *session) fail(what string, err error) {
 	case errors.Is(err, inbox.ErrClosed):
 		s.link.end(packets.ErrServerShuttingDown)
 	default:
-		s.hook.log.Error(what, "client", s.link.client.ID, "error", err)
+		s.hook.log.Error("store failed a session", "what", what, "client", s.link.client.ID, "error", err)
 		s.link.end(packets.ErrUnspecifiedError)
 	}
 }

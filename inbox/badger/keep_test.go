@@ -49,11 +49,11 @@ func TestRetention(t *testing.T) {
 		publish(t, s, aged(topic, topic+" new", 0))
 	}
 	for range 2 {
-		a = connect(t, s, "a", inbox.ExpiryNever, "drain/end")
+		connect(t, s, "a", inbox.ExpiryNever, "drain/end")
 		if got, want := texts(drain(t, s, "a")), []string{"one young", "one new", "all young", "all new"}; !slices.Equal(got, want) {
 			t.Fatalf("a has %q, want %q", got, want)
 		}
-		b = connect(t, s, "b", inbox.ExpiryNever, "drain/end")
+		connect(t, s, "b", inbox.ExpiryNever, "drain/end")
 		if got, want := texts(drain(t, s, "b")), []string{"all young", "all new"}; !slices.Equal(got, want) {
 			t.Fatalf("b has %q, want %q", got, want)
 		}

@@ -84,12 +84,12 @@ func willDelayed(tr *trial) {
 
 // A link that comes in time holds the will back; the one it brings counts.
 func willHeldBack(tr *trial) {
-	mourner := tr.mourner()
+	tr.mourner()
 	tr.connectMortal("resumed", lasting, willOf("will/c", "resumed", 2)).close(lasting)
 	tr.connectMortal("resumed", lasting, nil)
 	tr.connectMortal("restarted", lasting, willOf("will/c", "restarted", 4)).close(lasting)
 	tr.restart()
-	mourner = tr.connect("mourner", lasting)
+	mourner := tr.connect("mourner", lasting)
 	tr.connectMortal("restarted", lasting, nil).close(lasting)
 	tr.connectMortal("replaced", lasting, willOf("will/c", "replaced", 2))
 	tr.connectMortal("replaced", lasting, willOf("will/c", "in its place", 0)).close(lasting)
@@ -207,7 +207,7 @@ func willExpiry(tr *trial) {
 
 func willEveryField(tr *trial) {
 	random := newRandom(tr)
-	mourner := tr.mourner()
+	tr.mourner()
 	n := size(40, 20)
 	want := map[string]*inbox.Envelope{}
 	for i := range n {
@@ -226,7 +226,7 @@ func willEveryField(tr *trial) {
 			tr.connectFresh(inbox.Receiver(fmt.Sprint("c", i)), lasting) // a pending will, read from disk
 		}
 	}
-	mourner = tr.connect("mourner", lasting)
+	mourner := tr.connect("mourner", lasting)
 	for _, e := range mourner.take(n) {
 		w := want[e.Envelope.Topic]
 		if w == nil {
