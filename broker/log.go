@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // mochiLog returns the logger for the mochi server: its chatter is for
@@ -32,12 +33,20 @@ func (h mochiHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == "" {
 		out.Message = "connection ended" // mochi's listeners leave it empty
 	}
+	wished := false
 	r.Attrs(func(a slog.Attr) bool {
 		if !holdsPacket(a) {
 			out.AddAttrs(a)
 		}
+		wished = wished || a.Value.Any() == packets.CodeDisconnectWillMessage
 		return true
 	})
+	if wished {
+		out.Level = slog.LevelDebug // a client that leaves and wants its will published
+		if !h.next.Enabled(ctx, out.Level) {
+			return nil
+		}
+	}
 	return h.next.Handle(ctx, out)
 }
 

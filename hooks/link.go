@@ -91,6 +91,14 @@ func linkOf(cl *mqtt.Client) *link {
 	return l
 }
 
+// name is the client's id, if it has said it. For the read goroutine alone.
+func (l *link) name() string {
+	if l.client == nil {
+		return ""
+	}
+	return l.client.ID
+}
+
 // flush is the flusher, a goroutine of the connection.
 func (l *link) flush() {
 	defer close(l.flushed)

@@ -62,7 +62,7 @@ func (l *link) nextFrame() error {
 		return err
 	}
 	if !l.in.connected {
-		if err := inspectConnect(b, len(header)); err != nil {
+		if l.in.seen, err = inspectConnect(b, len(header)); err != nil {
 			return l.refuseConnect(b, len(header), err)
 		}
 		l.in.connected, l.in.old = true, oldConnect(b, len(header))
@@ -72,7 +72,7 @@ func (l *link) nextFrame() error {
 	if l.in.old {
 		oldFlags(b)
 	}
-	if err := inspect(b, len(header), frame, l.v5); err != nil {
+	if l.in.seen, err = inspect(b, len(header), frame, l.v5); err != nil {
 		return l.fail(err)
 	}
 	switch b[0] >> 4 {
@@ -188,6 +188,7 @@ func (l *link) fail(err error) error {
 	var code packets.Code
 	switch {
 	case errors.As(err, &code):
+		l.hook.log.Info("connection ended for what the client sent", "client", l.name(), "remote", l.RemoteAddr(), "reason", code.Reason)
 		l.blamed.Store(true)
 		l.end(code)
 	case errors.Is(err, os.ErrDeadlineExceeded) && l.session != nil:

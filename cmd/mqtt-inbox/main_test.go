@@ -205,9 +205,13 @@ func TestInterruptStopsToo(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var line struct{ Msg, Protocol, Address string }
-	if err := json.NewDecoder(stderr).Decode(&line); err != nil || line.Msg != "listening" || line.Protocol != "tcp" {
+	var line struct{ Msg, Data, Protocol, Address string }
+	lines := json.NewDecoder(stderr)
+	if err := lines.Decode(&line); err != nil || line.Msg != "starting" || line.Data != filepath.Join(cmd.Dir, "data") {
 		t.Errorf("first line: %+v, %v", line, err)
+	}
+	if err := lines.Decode(&line); err != nil || line.Msg != "listening" || line.Protocol != "tcp" {
+		t.Errorf("second line: %+v, %v", line, err)
 	}
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -72,7 +73,17 @@ func (c *serveCommand) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
+	options.Log.Info("starting", "version", version(), "data", dataPath(c.Data))
 	return b.Serve(env.ctx)
+}
+
+// dataPath is the data directory as it is found from anywhere: a start in the
+// wrong directory would seem to have lost everything.
+func dataPath(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
 }
 
 func (c *serveCommand) options(env *environment) broker.Options {
