@@ -47,9 +47,6 @@ func CheckMessage(e *inbox.Envelope, maxSize int) error {
 	}
 
 	p := publication{Envelope: e, grant: inbox.Grant{QoS: e.QoS}}
-	if e.Expiry > 0 {
-		p.left = 1 // whatever it is, it takes as much
-	}
 	if size, _, _ := p.size(true); size > maxSize {
 		return fmt.Errorf("%w: %d bytes, limit %d", inbox.ErrTooLarge, size, maxSize)
 	}

@@ -58,7 +58,7 @@ func TestCheckMessageCountsAllFields(t *testing.T) {
 		ContentType: "c", ResponseTopic: "r", CorrelationData: []byte{},
 		UserProperties: []inbox.UserProperty{{Key: "k", Value: "v"}},
 	}
-	size := len(appendPublish(nil, true, &publication{Envelope: e, grant: inbox.Grant{QoS: 1}, packetID: 1, left: 1}))
+	size := len(appendPublish(nil, true, &publication{Envelope: e, grant: inbox.Grant{QoS: 1}, packetID: 1}))
 	if err := CheckMessage(e, size); err != nil {
 		t.Errorf("%d bytes: %v", size, err)
 	}

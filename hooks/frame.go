@@ -16,7 +16,7 @@ type publication struct {
 	grant    inbox.Grant
 	packetID uint16 // 0 at QoS 0
 	dup      bool
-	left     uint32 // seconds until it expires, at least 1; 0 if it never does
+	left     uint32 // seconds until it expires; sent if the envelope has an expiry
 
 	alias uint16 // of the topic, 0 for none
 	known bool   // the receiver knows it, and is not told the topic
@@ -30,16 +30,25 @@ func (p *publication) name() string {
 	return p.Topic
 }
 
+// instant is how long a message lives whose expiry interval is 0, in
+// milliseconds: for the second in which it comes. Whoever is there gets it.
+const instant = 999
+
+// expiryOf returns when a message expires that comes now, Unix milliseconds.
+func expiryOf(interval uint32, now time.Time) int64 {
+	return now.UnixMilli() + max(int64(interval)*1000, instant)
+}
+
 // secondsLeft returns the expiry interval to send at a moment: what is left,
-// rounded up and never 0, which would mean something else [MQTT-3.3.2-6]. If the
-// clock has jumped back, it is not more than the message was given.
+// rounded up, and 0 only if that is what the publisher said [MQTT-3.3.2-6]. If
+// the clock has jumped back, it is not more than the message was given.
 func secondsLeft(e *inbox.Envelope, now time.Time) uint32 {
 	if e.Expiry == 0 {
 		return 0
 	}
-	left := min(e.Expiry-now.UnixMilli(), e.Expiry-e.Time)
-	left = (left + 999) / 1000
-	return uint32(min(max(left, 1), 0xFFFFFFFF))
+	left := max((e.Expiry-now.UnixMilli()+999)/1000, 1)
+	given := max((e.Expiry-e.Time)/1000, 0)
+	return uint32(min(left, given, 0xFFFFFFFF))
 }
 
 // A PUBLISH frame is
@@ -70,7 +79,7 @@ func (p *publication) propertiesSize() (n int) {
 	if p.PayloadFormat != inbox.FormatAbsent {
 		n += 2
 	}
-	if p.left > 0 {
+	if p.Expiry != 0 {
 		n += 5
 	}
 	if p.ContentType != "" {
@@ -126,7 +135,7 @@ func appendProperties(b []byte, p *publication) []byte {
 	if p.PayloadFormat != inbox.FormatAbsent {
 		b = append(b, packets.PropPayloadFormat, byte(p.PayloadFormat-inbox.FormatBytes))
 	}
-	if p.left > 0 {
+	if p.Expiry != 0 {
 		b = append(b, packets.PropMessageExpiryInterval)
 		b = binary.BigEndian.AppendUint32(b, p.left)
 	}

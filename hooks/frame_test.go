@@ -58,7 +58,10 @@ func randomPublication(r *rand.Rand) *publication {
 			PayloadFormat: inbox.PayloadFormat(r.IntN(3)),
 		},
 		grant: inbox.Grant{QoS: byte(r.IntN(3)), Retain: r.IntN(2) == 1},
-		left:  []uint32{0, 1, 77, 0xFFFFFFFF}[r.IntN(4)],
+	}
+	if r.IntN(2) == 1 {
+		p.Expiry = 1
+		p.left = []uint32{0, 1, 77, 0xFFFFFFFF}[r.IntN(4)]
 	}
 	if r.IntN(2) == 1 {
 		p.CorrelationData = []byte{0, 1, byte(r.Uint32())}[:r.IntN(4)] // empty is not absent
@@ -191,7 +194,7 @@ func TestDisconnectFrame(t *testing.T) {
 func TestSecondsLeft(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	tests := []struct{ expiry, want int64 }{
-		{0, 0}, {1_000_001, 1}, {1_001_000, 1}, {1_001_001, 2}, {1_000_000, 1}, {1, 1}, {1_594_000, 594},
+		{0, 0}, {1_000_001, 1}, {1_001_000, 1}, {1_001_001, 2}, {1_000_000, 1}, {1_594_000, 594}, {1001, 1}, {instant, 0},
 	}
 	for _, tt := range tests {
 		if got := secondsLeft(&inbox.Envelope{Expiry: tt.expiry}, now); int64(got) != tt.want {

@@ -13,6 +13,7 @@ import (
 type inbound struct {
 	buf       *bufio.Reader
 	ahead     []byte        // bytes of the frame at hand that came before those in buf
+	seen      propertySet   // properties of the PUBLISH at hand, or of the will at CONNECT
 	pass      int           // bytes of the frame at hand that still go to the MQTT library
 	connected bool          // CONNECT has gone to the library
 	old       bool          // it was of MQTT 3.1

@@ -18,28 +18,28 @@ const (
 )
 
 // inspectConnect judges the first frame of a connection, whole, and returns the
-// packets.Code that refuses it, or nil; see refuseConnect for what the client is
-// told. Cost: about as much as inspect.
+// packets.Code that refuses it, or nil, and which properties its will has; see
+// refuseConnect for what the client is told. Cost: about as much as inspect.
 //
 //	10 | remaining length | name | level | flags | keep alive | properties | client id | ...
 //	                        2+n    1       1       2            MQTT 5
 //	... | will properties | will topic | will payload | user name | password
 //	      MQTT 5, each of these as the flags say
-func inspectConnect(b []byte, header int) error {
+func inspectConnect(b []byte, header int) (will propertySet, err error) {
 	if b[0]>>4 != packets.Connect {
-		return packets.ErrProtocolViolationRequireFirstConnect // [MQTT-3.1.0-1]
+		return 0, packets.ErrProtocolViolationRequireFirstConnect // [MQTT-3.1.0-1]
 	}
 	s := scan{rest: b[header:]}
 	level, known := s.level()
 	if !known {
-		return s.fault
+		return 0, s.fault
 	}
 	v5 := level == 5
 	switch {
 	case level != 3 && b[0]&0x0F != 0:
-		return packets.ErrMalformedFlags // [MQTT-2.1.3-1]
+		return 0, packets.ErrMalformedFlags // [MQTT-2.1.3-1]
 	case v5 && lengthSize(len(b)-header) != header-1:
-		return packets.ErrMalformedVariableByteInteger // [MQTT-1.5.5-1]
+		return 0, packets.ErrMalformedVariableByteInteger // [MQTT-1.5.5-1]
 	}
 
 	flags := s.byte()
@@ -51,7 +51,7 @@ func inspectConnect(b []byte, header int) error {
 	id := s.text() // [MQTT-3.1.3-4]
 	if flags&connectWill != 0 {
 		if v5 {
-			s.properties(willProperties)
+			will = s.properties(willProperties)
 		}
 		if topic := s.topic(); len(topic) == 0 { // [MQTT-3.1.3-11]
 			s.fail(packets.ErrProtocolViolationNoTopic) // [MQTT-4.7.3-1]
@@ -66,9 +66,9 @@ func inspectConnect(b []byte, header int) error {
 	}
 	s.end()
 	if s.fault == nil && len(id) == 0 && (level == 3 || level == 4 && flags&connectClean == 0) {
-		return packets.ErrClientIdentifierNotValid // [MQTT-3.1.3-8] of 3.1.1
+		return 0, packets.ErrClientIdentifierNotValid // [MQTT-3.1.3-8] of 3.1.1
 	}
-	return s.fault
+	return will, s.fault
 }
 
 // level reads the name and level of the protocol, and reports whether they are

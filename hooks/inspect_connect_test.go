@@ -76,7 +76,7 @@ func TestInspectConnect(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			frame := framed(tt.first, tt.body)
 			_, header := lengthOf(frame)
-			err := inspectConnect(frame, header)
+			_, err := inspectConnect(frame, header)
 			check(t, err, tt.code)
 			if err == nil {
 				return

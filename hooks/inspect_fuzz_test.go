@@ -33,7 +33,7 @@ func FuzzInspect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first byte, body string, v5 bool) {
 		frame := framed(first, body)
 		_, header := lengthOf(frame)
-		whole := inspect(frame, header, len(frame), v5)
+		_, whole := inspect(frame, header, len(frame), v5)
 		if partly := inspectWhole(frame, v5); (partly == nil) != (whole == nil) {
 			t.Fatalf("%x: %v, but %v if looked at piece by piece", frame, whole, partly)
 		}
@@ -63,7 +63,7 @@ func FuzzInspectConnect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		frame := framed(0x10, body)
 		_, header := lengthOf(frame)
-		if err := inspectConnect(frame, header); err != nil {
+		if _, err := inspectConnect(frame, header); err != nil {
 			connackRefusing(frame, header, err)
 			return
 		}

@@ -52,7 +52,7 @@ func (h *Hook) publish(l *link, pk *packets.Packet) {
 		return
 	}
 
-	e := envelopeOf(l.client, pk)
+	e := envelopeOf(l.client, pk, l.in.seen)
 	done := func(receipt inbox.Receipt, err error) { h.settle(l, kind, id, e, receipt, err) }
 	if kind == packets.Pubrec {
 		l.session.inbox.Publish(l.ctx, id, e, done) // once, however often it comes [MQTT-4.3.3-10]
@@ -89,34 +89,42 @@ func (h *Hook) storesPlain(l *link, pk *packets.Packet) bool {
 		return false
 	case h.options.KeepQoS0, pk.FixedHeader.Retain:
 		return true // the store keeps it
-	case pk.Properties.CorrelationData != nil && len(pk.Properties.CorrelationData) == 0:
-		return true // the library would leave it out [MQTT-3.3.2-16]
 	case h.misindexed.Load() > 0:
 		return true // the library would not find everyone
 	case l == nil:
 		return h.plainStored.Load()
+	case leavesOut(pk, l.in.seen):
+		return true
 	}
 	return l.noLocal || // which the library takes for all subscriptions of a client or none
 		l.plainStored // an earlier one must not be overtaken [MQTT-4.6.0-6]
 }
 
+// leavesOut reports whether the MQTT library would leave out a property of a
+// message: to it one that is empty or 0 is absent [MQTT-3.3.2-16].
+func leavesOut(pk *packets.Packet, seen propertySet) bool {
+	p := &pk.Properties
+	return p.CorrelationData != nil && len(p.CorrelationData) == 0 ||
+		p.MessageExpiryInterval == 0 && seen.has(packets.PropMessageExpiryInterval)
+}
+
 // publishPlain stores a message of QoS 0, with nobody to acknowledge it to.
 func (h *Hook) publishPlain(l *link, cl *mqtt.Client, pk *packets.Packet) {
-	ctx := context.Background()
+	ctx, seen := context.Background(), propertySet(0)
 	if l != nil {
-		ctx = l.ctx
+		ctx, seen = l.ctx, l.in.seen
 		l.plainStored = true
 	} else {
 		h.plainStored.Store(true)
 	}
-	e := envelopeOf(cl, pk)
+	e := envelopeOf(cl, pk, seen)
 	h.store.Append(ctx, e, func(_ inbox.Receipt, err error) { h.note(e, err) })
 }
 
 // publishInline stores a message of QoS 1 or 2 that the program itself publishes,
 // with nobody to acknowledge it to. The store's errors are logged.
 func (h *Hook) publishInline(cl *mqtt.Client, pk *packets.Packet) {
-	e := envelopeOf(cl, pk)
+	e := envelopeOf(cl, pk, 0)
 	h.store.Append(context.Background(), e, func(_ inbox.Receipt, err error) { h.note(e, err) })
 }
 
@@ -164,8 +172,9 @@ func validTopic(topic string) bool {
 }
 
 // envelopeOf returns what is kept of a PUBLISH packet. The envelope shares the
-// packet's memory, which belongs to nobody else.
-func envelopeOf(cl *mqtt.Client, pk *packets.Packet) *inbox.Envelope {
+// packet's memory, which belongs to nobody else. seen are the properties that its
+// frame had, if there was one.
+func envelopeOf(cl *mqtt.Client, pk *packets.Packet, seen propertySet) *inbox.Envelope {
 	now := time.Now()
 	e := &inbox.Envelope{
 		Time:    now.UnixMilli(),
@@ -176,18 +185,18 @@ func envelopeOf(cl *mqtt.Client, pk *packets.Packet) *inbox.Envelope {
 		Client:  cl.ID,
 		User:    string(cl.Properties.Username),
 	}
-	setProperties(e, &pk.Properties, now)
+	setProperties(e, &pk.Properties, seen, now)
 	return e
 }
 
 // setProperties copies the MQTT 5 properties that go to every receiver
 // unchanged, and makes the expiry interval a point in time.
-func setProperties(e *inbox.Envelope, p *packets.Properties, now time.Time) {
+func setProperties(e *inbox.Envelope, p *packets.Properties, seen propertySet, now time.Time) {
 	e.ContentType = p.ContentType
 	e.ResponseTopic = p.ResponseTopic
 	e.CorrelationData = p.CorrelationData
-	if p.MessageExpiryInterval > 0 {
-		e.Expiry = now.Add(time.Duration(p.MessageExpiryInterval) * time.Second).UnixMilli()
+	if p.MessageExpiryInterval > 0 || seen.has(packets.PropMessageExpiryInterval) {
+		e.Expiry = expiryOf(p.MessageExpiryInterval, now)
 	}
 	if p.PayloadFormatFlag {
 		e.PayloadFormat = inbox.FormatBytes + inbox.PayloadFormat(p.PayloadFormat&1)

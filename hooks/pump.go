@@ -127,7 +127,7 @@ func (s *session) tooLarge(p *publication) bool {
 
 // send hands a message to the outbound buffer, as soon as there is room.
 func (s *session) send(p *publication) error {
-	if p.left > 0 {
+	if p.Expiry != 0 {
 		p.left = secondsLeft(p.Envelope, time.Now()) // waiting has cost some
 	}
 	return s.link.out.publish(p)

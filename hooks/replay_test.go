@@ -556,7 +556,7 @@ func TestEnvelopeIsUntouched(t *testing.T) {
 				PayloadFormat:     byte(size % 2),
 				ContentType:       "text/plain",
 				ResponseTopic:     "reply/here",
-				CorrelationData:   []byte{0, 1, 2}[:min(size, 3)], // empty is not absent
+				CorrelationData:   []byte{0, 1, 2},
 				User:              []packets.UserProperty{{Key: "b", Val: "1"}, {Key: "a", Val: "2"}, {Key: "b", Val: "1"}},
 			},
 		}
@@ -576,13 +576,58 @@ func TestEnvelopeIsUntouched(t *testing.T) {
 	}
 }
 
+// Correlation data that is empty is not the same as none, at every QoS.
+func TestEmptyCorrelationData(t *testing.T) {
+	b := start(t, setting{})
+	receiver := b.dial(v5("receiver"))
+	receiver.Subscribe("a", 2)
+	publisher := b.dial(v5("publisher"))
+	for _, frame := range []string{
+		"\x30\x08\x00\x01a\x03\x09\x00\x00x",
+		"\x32\x0A\x00\x01a\x00\x01\x03\x09\x00\x00x",
+		"\x34\x0A\x00\x01a\x00\x02\x03\x09\x00\x00x",
+	} {
+		publisher.SendRaw([]byte(frame))
+		if pk := receiver.NextPublish(); pk.Properties.CorrelationData == nil {
+			t.Errorf("%s has no correlation data", mqtttest.Describe(pk))
+		}
+	}
+}
+
+// An expiry interval of 0 is not the same as none: who is there gets the message,
+// and for who is away it is not kept.
+func TestExpiryIntervalOfZero(t *testing.T) {
+	b := start(t, setting{})
+	expiries := make(chan time.Duration, 2)
+	stop, err := b.hook.Subscribe(t.Context(), "a", func(e inbox.Entry) {
+		expiries <- time.Duration(e.Envelope.Expiry-e.Envelope.Time) * time.Millisecond
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	receiver := b.dial(v5("receiver"))
+	receiver.Subscribe("a", 2)
+	publisher := b.dial(v5("publisher"))
+	for _, frame := range []string{
+		"\x32\x0C\x00\x01a\x00\x01\x05\x02\x00\x00\x00\x00x",
+		"\x30\x0A\x00\x01a\x05\x02\x00\x00\x00\x00x",
+	} {
+		publisher.SendRaw([]byte(frame))
+		receiver.NextPublish()
+		if e := <-expiries; e <= 0 || e >= time.Second {
+			t.Errorf("it expires after %v, want less than a second", e)
+		}
+	}
+}
+
 func sameProperties(got, want packets.Properties) error {
 	switch {
 	case got.PayloadFormatFlag != want.PayloadFormatFlag, got.PayloadFormat != want.PayloadFormat:
 		return errors.New("payload format differs")
 	case got.ContentType != want.ContentType, got.ResponseTopic != want.ResponseTopic:
 		return errors.New("content type or response topic differs")
-	case !slices.Equal(got.CorrelationData, want.CorrelationData), (got.CorrelationData == nil) != (want.CorrelationData == nil):
+	case !slices.Equal(got.CorrelationData, want.CorrelationData):
 		return errors.New("correlation data differs")
 	case !slices.Equal(got.User, want.User):
 		return errors.New("user properties differ")

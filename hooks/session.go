@@ -61,7 +61,7 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 	s.inbox, s.resumed, err = h.store.Open(ctx, inbox.Receiver(cl.ID), inbox.OpenOptions{
 		Fresh:  fresh,
 		Expiry: h.expiry(l),
-		Will:   willOf(cl, &l.connect),
+		Will:   willOf(cl, &l.connect, l.in.seen),
 		State:  s.state,
 		Live:   s.live,
 	})

@@ -36,8 +36,8 @@ func (h *Hook) judgeWill(l *link) packets.Code {
 	return packets.CodeSuccess
 }
 
-// willOf returns the will of a client, nil if it has none.
-func willOf(cl *mqtt.Client, c *packets.ConnectParams) *inbox.Will {
+// willOf returns the will of a client, nil if it has none. seen are its properties.
+func willOf(cl *mqtt.Client, c *packets.ConnectParams, seen propertySet) *inbox.Will {
 	if !c.WillFlag {
 		return nil
 	}
@@ -50,6 +50,6 @@ func willOf(cl *mqtt.Client, c *packets.ConnectParams) *inbox.Will {
 		Client:  cl.ID,
 		User:    string(cl.Properties.Username),
 	}
-	setProperties(e, &c.WillProperties, time.UnixMilli(0)) // its expiry is an interval until it is published
+	setProperties(e, &c.WillProperties, seen, time.UnixMilli(0)) // its expiry is an interval until it is published
 	return &inbox.Will{Envelope: e, Delay: c.WillProperties.WillDelayInterval}
 }
