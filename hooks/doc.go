@@ -15,11 +15,13 @@
 // connected. The path of such a message, file by file:
 //
 //	inbound.go    finds the frame
-//	inspect.go    refuses it if it breaks the protocol
+//	inspect.go    refuses it if it breaks the protocol, with inspect_connect.go,
+//	              inspect_properties.go and inspect_scan.go
 //	reader.go     takes it if it is an acknowledgement, or gives it to the server
 //	publish.go    makes an envelope of it and gives it to the store
 //	verdict.go    decides what the publisher is told when the store is done
-//	outbound.go   gathers what goes to one client, and writes it
+//	outbound.go   gathers what goes to one client, and writes it; the frames are
+//	              made by frame.go
 //	pump.go       takes the inbox page by page and sends it
 //	session.go    takes the receiver's acknowledgements
 //
@@ -32,19 +34,27 @@
 //
 // Around it:
 //
+//	hook.go       the hook, with options.go
+//	listener.go   makes a link of each connection
+//	link.go       one connection, and how it ends
 //	connect.go    what CONNECT and CONNACK say, from the first packet to the pump
 //	handover.go   how a session passes from one connection of a client to the next
-//	will.go       takes the will away from the server; the store has it
+//	turns.go      lets one connection of a client at a time do so
+//	subscribe.go  subscriptions, in the store and in the server's index
+//	will.go       takes the will away from the server and gives it to the store,
+//	              which publishes it when it is due
 //	alias.go      topic aliases to receivers
 //	packet.go     puts right what the server reads and says
-//	local.go      subscriptions of the program itself; inline.go those it makes with the server
+//	local.go      subscriptions of the program itself
+//	inline.go     those of them that it makes with the server
+//	check.go      what a message of the program must keep to
 //
-// Subscriptions (subscribe.go) are kept by both: the store has those of every
-// session, the server's index those of connected clients, to deliver messages of
-// QoS 0. Those that have to do with the store take the other way too: if they are
-// retained, if they are kept for absent receivers, or if the server's index would
-// not find everyone they are for. Retained messages are the store's, but for
-// the server's own.
+// Subscriptions are kept by both: the store has those of every session, the
+// server's index those of connected clients, to deliver messages of QoS 0. Some
+// of these messages go through the store all the same: those that are retained or
+// kept for absent receivers, and those that the server would not deliver to
+// everyone or not as a whole. Retained messages are the store's, but for the
+// server's own.
 //
 // # What it guarantees
 //
@@ -53,8 +63,8 @@
 // stored once, however often and over whatever crash it is sent again. SUBACK is
 // sent after the subscription is stored, and before the retained messages that it
 // brings. CONNACK is the first packet that a client sees, and comes after the
-// store has the session and the will. Messages go out in the order of storing, and never
-// more of them unacknowledged than the receiver's Receive Maximum or
+// store has the session and the will. Messages go out in the order of storing,
+// and never more of them unacknowledged than the receiver's Receive Maximum or
 // [Options.Window]. A message of a shared subscription waits until a member takes
 // it, goes to one, and goes to another if that one leaves without acknowledging
 // it; a QoS 2 message stays with the one that it was sent to. A receiver that is
@@ -66,8 +76,12 @@
 // Each connection has four: the read goroutine, which the listener starts and in
 // which the MQTT server works, and that server's write loop; the flusher, which
 // writes the outbound buffer; and the pump, which sends the inbox. The read
-// goroutine ends last and waits for the other two of this package. Each shared
-// subscription with connected members has one, the dispatcher, and each
-// subscription of the program two; [Hook.Wait] waits for them. A client that is
-// away has none.
+// goroutine ends last and waits for the other two of this package. Two timers of a
+// connection close it if it cannot be written in time.
+//
+// Each shared subscription with connected members has one goroutine, the
+// dispatcher. Each subscription of the program, those that it makes with the
+// server too, has two: run calls its handler with what the store keeps, runPlain
+// with what it does not. [Hook.Wait] waits for them all. A client that is away has
+// neither goroutine nor timer.
 package hooks
