@@ -137,8 +137,8 @@ func TestRetainedMessagesAreQueued(t *testing.T) {
 func TestRetainedExpires(t *testing.T) {
 	t.Parallel()
 	b := start(t, setting{})
-	expired := time.Now().Add(time.Second)
 	b.dial(v5("publisher")).PublishAndWait("a", "x", 1, mqtttest.Retain, mqtttest.WithExpiry(1))
+	expired := time.Now().Add(time.Second) // at the latest
 	if pk := subscribeFor(b, "a"); !pk.FixedHeader.Retain {
 		t.Errorf("got %s", mqtttest.Describe(pk))
 	}
