@@ -1,7 +1,9 @@
 package badger_test
 
 import (
+	"bytes"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -117,4 +119,104 @@ func again(t testing.TB, s *badger.Store, dir string) *badger.Store {
 		t.Fatal(err)
 	}
 	return sweeping(t, dir)
+}
+
+// Case 102: sessions are purged while others are published to: nothing that was
+// acknowledged is missing afterwards, also over a restart, and nothing of the
+// ended sessions is left.
+func TestPurgeUnderLoad(t *testing.T) {
+	dir := t.TempDir()
+	s := sweeping(t, dir)
+	a := connect(t, s, "a", inbox.ExpiryNever, "load/+", "drain/end")
+	if err := a.Close(background, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
+		t.Fatal(err)
+	}
+
+	const publishers, each = 4, 300
+	var wg sync.WaitGroup
+	for p := range publishers {
+		wg.Go(func() {
+			for i := range each {
+				publish(t, s, &inbox.Envelope{Topic: fmt.Sprint("load/", p), QoS: 1, Payload: fmt.Appendf(nil, "%d %d", p, i)})
+			}
+		})
+	}
+	loaded := make(chan struct{})
+	go func() { wg.Wait(); close(loaded) }()
+	ended := 0
+	for busy := true; busy; ended++ {
+		b := connect(t, s, inbox.Receiver(fmt.Sprint("b", ended%25)), inbox.ExpiryNever, "load/0", "x/y")
+		if err := b.Close(background, inbox.Ending{}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-loaded:
+			busy = false
+		default:
+		}
+	}
+	if ended < 10 {
+		t.Fatalf("%d sessions ended meanwhile: the test would test nothing", ended)
+	}
+	eventually(t, s, map[string]int{"S": 1, "u": 2, "p": 0})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = sweeping(t, dir)
+	defer s.Close()
+	next := make([]int, publishers)
+	for _, e := range drain(t, s, "a") {
+		var p, i int
+		if _, err := fmt.Sscan(string(e.Envelope.Payload), &p, &i); err != nil {
+			t.Fatal(err)
+		}
+		if next[p] != i {
+			t.Fatalf("publisher %d: message %d, want %d", p, i, next[p])
+		}
+		next[p]++
+	}
+	for p, n := range next {
+		if n != each {
+			t.Errorf("publisher %d: %d messages, want %d", p, n, each)
+		}
+	}
+	connect(t, s, "a", inbox.ExpiryAtOnce)
+	connect(t, s, "a", inbox.ExpiryAtOnce) // ends what was there
+	eventually(t, s, map[string]int{"u": 0, "i": 0, "m": 0, "c": 0, "p": 0})
+}
+
+// Case 089: the largest messages, for twenty absent receivers, are stored once.
+func TestLargeMessagesAreStoredOnce(t *testing.T) {
+	const receivers, messages, size = 20, 5, 880 << 10
+	dir := t.TempDir()
+	s := sweeping(t, dir)
+	for i := range receivers {
+		r := connect(t, s, inbox.Receiver(fmt.Sprint("r", i)), inbox.ExpiryNever, "large", "drain/end")
+		if err := r.Close(background, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range messages {
+		publish(t, s, &inbox.Envelope{Topic: "large", QoS: 1, Payload: bytes.Repeat([]byte{byte(i)}, size)})
+	}
+	if n := s.Keys()["m"]; n != messages {
+		t.Errorf("%d bodies, want %d", n, messages)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = sweeping(t, dir)
+	defer s.Close()
+	for i := range receivers {
+		got := drain(t, s, inbox.Receiver(fmt.Sprint("r", i)))
+		if len(got) != messages {
+			t.Fatalf("receiver %d: %d messages, want %d", i, len(got), messages)
+		}
+		for m, e := range got {
+			if !bytes.Equal(e.Envelope.Payload, bytes.Repeat([]byte{byte(m)}, size)) {
+				t.Fatalf("receiver %d: message %d is not what was published", i, m)
+			}
+		}
+	}
 }
