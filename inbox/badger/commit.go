@@ -106,8 +106,8 @@ func (op *operation) answer(r inbox.Receipt, err error) {
 	}
 }
 
-// commitGroup is the operations that share one commit. Its slices are used again for
-// the next group. Owned by the committer.
+// commitGroup is the operations that share one commit. Its slices are used again
+// for the next group. Owned by the committer.
 type commitGroup struct {
 	s        *Store
 	txn      *badger.Txn
