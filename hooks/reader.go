@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +47,11 @@ func (l *link) nextFrame() error {
 		return err
 	}
 
+	waits := l.in.buf.Buffered() == 0
 	header, frame, err := l.in.peekHeader()
+	if waits && err == nil && header[0]>>4 == packets.Publish {
+		giveWay()
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && l.hasLastLook() {
 		header, frame, err = l.in.peekHeader()
 	}
@@ -84,6 +89,13 @@ func (l *link) nextFrame() error {
 	l.in.pass = frame
 	return nil
 }
+
+// giveWay lets the connections run first whose packets came before the one that
+// has ended the wait. Of goroutines that wake up together Go runs the last one
+// first, so without this a PUBLISH often overtakes the SUBSCRIBE that another
+// connection sent just before it. It is no promise: that is SUBACK. Cost: about
+// 0.2 µs, for a PUBLISH that was waited for and none that came behind it.
+func giveWay() { runtime.Gosched() }
 
 // takeAck takes an acknowledgement of the client, a whole frame that is well
 // formed, and acts on it.

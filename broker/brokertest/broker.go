@@ -128,6 +128,19 @@ func (b *Broker) waitReady() {
 // between two calls of Restart.
 func (b *Broker) Crash() { _ = b.process.Process.Kill() }
 
+// Pause stops the process as it stands; what is sent to it waits in the system.
+func (b *Broker) Pause() { b.signal(syscall.SIGSTOP) }
+
+// Continue lets a paused process go on.
+func (b *Broker) Continue() { b.signal(syscall.SIGCONT) }
+
+func (b *Broker) signal(s syscall.Signal) {
+	b.t.Helper()
+	if err := b.process.Process.Signal(s); err != nil {
+		b.t.Fatalf("send %v to the broker: %v", s, err)
+	}
+}
+
 // Kill sends SIGKILL and waits for the end.
 func (b *Broker) Kill() {
 	b.t.Helper()
