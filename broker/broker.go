@@ -71,7 +71,10 @@ func openStore(o Options) (inbox.Store, error) {
 	if o.Store != nil {
 		return o.Store, nil
 	}
-	return badger.Open(badger.Options{Dir: o.Dir, Retention: o.Retention, KeepQoS0: o.KeepQoS0, Log: o.Log})
+	return badger.Open(badger.Options{
+		Dir: o.Dir, Retention: o.Retention, KeepQoS0: o.KeepQoS0,
+		StreamFrom: o.StreamFrom, Push: o.Push, Pull: o.Pull, Log: o.Log,
+	})
 }
 
 // newServer returns a mochi server that leaves to the hook what the hook does.

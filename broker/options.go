@@ -65,6 +65,18 @@ type Options struct {
 	// subscription has QoS 1 or 2. A Store of the caller's must be opened for it.
 	KeepQoS0 bool
 
+	// StreamFrom is how many sessions that outlive their connections must be
+	// subscribed to one filter for its messages to be stored once for all of them,
+	// rather than as a reference for each. 0 means 32; negative means never. A
+	// Store of the caller's has its own.
+	StreamFrom int
+
+	// Push and Pull name filters, or patterns that match filters as if they were
+	// topics, for which it is not the number of sessions that decides: those of
+	// Push have references always, those of Pull are stored once from the first
+	// session on. Push has precedence.
+	Push, Pull []string
+
 	// Access decides who may connect and use which topics. Nil lets everyone
 	// do everything; the broker then listens on loopback addresses and unix
 	// sockets only, unless AllowAnonymous is set.

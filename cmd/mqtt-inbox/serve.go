@@ -37,6 +37,10 @@ type serveCommand struct {
 	Retention time.Duration `group:"Storing" default:"${retention}" placeholder:"TIME" help:"How long a message that nobody has read is kept if it does not expire earlier; 0s for ever (default: ${default})."`
 	KeepQoS0  bool          `group:"Storing" name:"keep-qos0" help:"Keep messages of QoS 0, too, for receivers who are away, if their subscription has QoS 1 or 2."`
 
+	GroupStreamFrom int      `group:"Storing" default:"0" placeholder:"N" help:"Sessions that must be subscribed to one filter for its messages to be stored once for all of them, and not as a reference for each; 0 for the measured default, 32, and -1 for never."`
+	GroupPush       []string `group:"Storing" sep:"none" placeholder:"FILTER" help:"Filter, or pattern of filters, whose messages are stored as references however many sessions there are; may be repeated."`
+	GroupPull       []string `group:"Storing" sep:"none" placeholder:"FILTER" help:"Filter, or pattern of filters, whose messages are stored once however few sessions there are; may be repeated."`
+
 	Window           int           `group:"Limits" default:"${window}" placeholder:"N" help:"Messages that a receiver may have and not have acknowledged, 1 to 65535; above 16384 counts as 16384 (default: ${default})."`
 	MaxPacketSize    int           `group:"Limits" default:"${max_packet_size}" placeholder:"BYTES" help:"Largest packet that a client may send (default: ${default})."`
 	SessionExpiry    time.Duration `group:"Limits" default:"${session_expiry}" placeholder:"TIME" help:"How long the session and the inbox of an MQTT 3.1.1 client are kept after it has gone, in whole seconds; an MQTT 5 client says it itself (default: ${default})."`
@@ -109,6 +113,9 @@ func (c *serveCommand) options(env *environment) broker.Options {
 		MaxKeepAlive:     c.MaxKeepAlive,
 		Retention:        retention,
 		KeepQoS0:         c.KeepQoS0,
+		StreamFrom:       c.GroupStreamFrom,
+		Push:             c.GroupPush,
+		Pull:             c.GroupPull,
 		ConnectTimeout:   c.ConnectTimeout,
 		StopTimeout:      c.StopTimeout,
 		Log:              slog.New(handler),

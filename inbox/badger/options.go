@@ -25,6 +25,18 @@ type Options struct {
 	// subscription has QoS 1 or 2.
 	KeepQoS0 bool
 
+	// StreamFrom is how many durable sessions must be subscribed to one filter for
+	// its messages to be stored once, in a stream that each of them reads from its
+	// own position, rather than as a reference for each. 0 means 32; negative
+	// means never.
+	StreamFrom int
+
+	// Push and Pull name filters for which it is not the number that decides:
+	// those of Push have references always, those of Pull a stream from the first
+	// session on. An element is a filter as clients subscribe to it, or a pattern
+	// that matches such filters as if they were topics. Push has precedence.
+	Push, Pull []string
+
 	// LockWait is how long Open waits for another process to let go of the
 	// directory. 0 means 3 s; negative means not at all.
 	LockWait time.Duration
@@ -39,6 +51,7 @@ const (
 	defaultRetention = 7 * 24 * time.Hour
 	defaultReserve   = 256 << 20 // well over ten memtables, of which Badger may fill a few at once
 	defaultWait      = 3 * time.Second
+	defaultStream    = 32
 )
 
 // settings are what was measured to suit queues: one sync per transaction,
