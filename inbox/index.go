@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -126,6 +127,32 @@ func (x *Index) Members(filter string) int {
 		return 0
 	}
 	return len(x.lists.entries(s))
+}
+
+// Subscribers yields every member that has a subscription with exactly this
+// filter, and that subscription without its retain handling, ascending by
+// member. The index must not be changed meanwhile. Cost: the look-up of the
+// filter, then a few nanoseconds for each member.
+func (x *Index) Subscribers(filter string) iter.Seq2[Member, Subscription] {
+	return func(yield func(Member, Subscription) bool) {
+		r, ok := x.lookUp(filter)
+		if !ok {
+			return
+		}
+		s := *x.tree.set(r.node(), r.deep())
+		if s.empty() {
+			return
+		}
+		if s.single() { // not by entries, whose working space yield may use
+			yield(s.member, entry(s).options.subscription(filter))
+			return
+		}
+		for _, e := range x.lists.entries(s) {
+			if !yield(e.member, e.options.subscription(filter)) {
+				return
+			}
+		}
+	}
 }
 
 // Match appends to dst every member that gets a message on topic which from

@@ -87,14 +87,7 @@ func (x *Index) Subscriptions(m Member) []Subscription {
 	for _, r := range refs {
 		entries := x.lists.entries(*x.tree.set(r.node(), r.deep()))
 		i, _ := slices.BinarySearchFunc(entries, m, entry.compare)
-		o := entries[i].options
-		subs = append(subs, Subscription{
-			Filter:            x.tree.filter(r),
-			QoS:               o.qos(),
-			NoLocal:           o.noLocal(),
-			RetainAsPublished: o.retainAsPublished(),
-			Identifier:        o.identifier(),
-		})
+		subs = append(subs, entries[i].options.subscription(x.tree.filter(r)))
 	}
 	return subs
 }

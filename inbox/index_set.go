@@ -28,6 +28,18 @@ func (o options) noLocal() bool           { return o&(1<<2) != 0 }
 func (o options) retainAsPublished() bool { return o&(1<<3) != 0 }
 func (o options) identifier() uint32      { return uint32(o >> 4) } // 28 bits, as in MQTT
 
+// subscription returns the subscription that has these options, without its
+// retain handling, which counts only when it is made.
+func (o options) subscription(filter string) Subscription {
+	return Subscription{
+		Filter:            filter,
+		QoS:               o.qos(),
+		NoLocal:           o.noLocal(),
+		RetainAsPublished: o.retainAsPublished(),
+		Identifier:        o.identifier(),
+	}
+}
+
 // entry is one member of a filter.
 type entry struct {
 	member  Member

@@ -416,3 +416,54 @@ func TestIndexMembers(t *testing.T) {
 		t.Fatalf("an unknown filter has %d members", got)
 	}
 }
+
+// Subscribers yields the members of exactly one filter, ascending, as they
+// subscribed last.
+func TestIndexSubscribers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	x := NewIndex()
+	filters := []string{"a", "a/#", "a/+", "a/b", "#", "+", "", "/", "a/"}
+	want := map[string]map[Member]Subscription{}
+	for _, f := range filters {
+		want[f] = map[Member]Subscription{}
+	}
+	for range 3000 {
+		m, f := Member(1+rng.IntN(6)), filters[rng.IntN(len(filters))]
+		if rng.IntN(3) == 0 {
+			x.Unsubscribe(m, f)
+			delete(want[f], m)
+		} else {
+			s := Subscription{
+				Filter: f, QoS: byte(rng.IntN(3)), NoLocal: rng.IntN(2) == 0, RetainAsPublished: rng.IntN(2) == 0,
+				Identifier: uint32(rng.IntN(1 << 28)),
+			}
+			x.Subscribe(m, s)
+			want[f][m] = s
+		}
+		for _, f := range filters {
+			got, last := map[Member]Subscription{}, Member(0)
+			for m, s := range x.Subscribers(f) {
+				if m <= last {
+					t.Fatalf("%q: member %d after %d", f, m, last)
+				}
+				got[m], last = s, m
+				x.Match("a/b", 0, nil) // reading meanwhile changes nothing
+				x.Members(f)
+			}
+			if !maps.Equal(got, want[f]) {
+				t.Fatalf("%q has %v, want %v", f, got, want[f])
+			}
+		}
+	}
+	for range x.Subscribers("never/seen") {
+		t.Fatal("an unknown filter has a subscriber")
+	}
+	for _, f := range filters {
+		for m := range x.Subscribers(f) { // may be left at the first
+			if _, ok := want[f][m]; !ok {
+				t.Fatalf("%q has member %d", f, m)
+			}
+			break
+		}
+	}
+}
