@@ -72,6 +72,8 @@ func TestCommandsThatFail(t *testing.T) {
 		{"data in use", []string{"serve", "--listen", "127.0.0.1:0", "--data", other.Data}, exitFailed, []string{other.Data, "used by another process"}},
 		{"nobody is healthy", []string{"health", "--address", freeAddress(t)}, exitFailed, []string{"is not healthy", "connection refused"}},
 		{"health of something else", []string{"health", "--timeout", "100ms", "--address", taken.Addr().String()}, exitFailed, []string{"no CONNACK came"}},
+		{"more news than groups", []string{"bench", "group", "--groups", "2", "--news", "3"}, exitUsage, []string{"3 of 2 groups"}},
+		{"nobody in a group", []string{"bench", "group", "--members", "10,0"}, exitUsage, []string{"without members"}},
 		{"unknown baseline", []string{"bench", "ack", "--with", "teapot"}, exitUsage, []string{"teapot", "mosquitto"}},
 	}
 	for _, test := range tests {
@@ -126,9 +128,10 @@ func TestHelp(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{nil, []string{"serve", "health", "bench ack", "bench replay", "version"}},
+		{nil, []string{"serve", "health", "bench ack", "bench replay", "bench group", "version"}},
 		{[]string{"--help"}, []string{"serve", "keeps every acknowledged message"}},
 		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 901120", "default: 168h0m0s", "--keep-qos0", "--retention", "--max-keep-alive"}},
+		{[]string{"bench", "group", "--help"}, []string{"copies,references,stream", "default: 256,4096", "4x100,1x1", "10,100,1000,10000,100000"}},
 		{[]string{"bench", "ack", "--help"}, []string{"mosquitto", "default: 256", "1x1,1x100"}},
 	} {
 		r := command(t, test.args...)
@@ -261,6 +264,65 @@ func TestBenchReplay(t *testing.T) {
 	for _, want := range []string{"replayed msg/s", "Pages of 200", "Memory", "after kill ms", "none"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("the report lacks %q:\n%s", want, r.stdout)
+		}
+	}
+}
+
+func TestBenchGroup(t *testing.T) {
+	r := command(t, "bench", "group", "--size", "64", "--members", "40", "--shapes", "2x10", "--count", "200",
+		"--returning", "3", "--messages", "80", "--groups", "10", "--returns", "4", "--runs", "1", "--json")
+	if r.code != exitDone {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	type faults struct{ Lost, Repeated, Misordered int }
+	var results struct {
+		Groups struct {
+			Publishes []struct {
+				Way      string
+				Members  int
+				Messages float64
+				Disk     float64 `json:"disk_bytes_per_message"`
+				Verified bool
+				Faults   faults
+			}
+			Drains []struct {
+				Way    string
+				Rate   float64 `json:"messages_per_second"`
+				Faults faults
+			}
+			Returns []struct {
+				Way     string
+				Returns int
+				Ratio   float64 `json:"member_plain"`
+				Faults  faults
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil {
+		t.Fatalf("%v in:\n%s", err, r.stdout)
+	}
+	g := results.Groups
+	if len(g.Publishes) != 3 || len(g.Drains) != 3 || len(g.Returns) != 2 {
+		t.Fatalf("%d, %d and %d results, want 3, 3 and 2:\n%s", len(g.Publishes), len(g.Drains), len(g.Returns), r.stdout)
+	}
+	ways := []string{"copies", "references", "stream"}
+	for i, p := range g.Publishes {
+		if p.Way != ways[i] || p.Messages != 200 || !p.Verified || p.Faults != (faults{}) {
+			t.Errorf("publishing: %+v", p)
+		}
+		// Only of copies it is certain how much they take at least.
+		if p.Way == "copies" && p.Disk >= 0 && p.Disk < float64(64*p.Members) {
+			t.Errorf("%d copies of 64 bytes take %.0f bytes", p.Members, p.Disk)
+		}
+	}
+	for i, d := range g.Drains {
+		if d.Way != ways[i] || d.Rate <= 0 || d.Faults != (faults{}) {
+			t.Errorf("draining: %+v", d)
+		}
+	}
+	for i, m := range g.Returns {
+		if m.Way != ways[i+1] || m.Returns != 4 || m.Ratio <= 0 || m.Faults != (faults{}) {
+			t.Errorf("a member of many: %+v", m)
 		}
 	}
 }

@@ -70,8 +70,8 @@ var ErrFaults = errors.New("messages were lost, repeated or misordered")
 // take turns, so that what slows the machine down slows them all. The results
 // that there are come with the error.
 func Ack(ctx context.Context, o AckOptions) ([]AckResult, error) {
-	if o.Size < stampSize {
-		return nil, fmt.Errorf("payload of %d bytes: choose %d or more", o.Size, stampSize)
+	if err := checkSize(o.Size); err != nil {
+		return nil, err
 	}
 	var results []AckResult
 	faulty := false
@@ -127,7 +127,7 @@ func (o AckOptions) run(ctx context.Context, t Target, s Shape, receivers int) (
 }
 
 func (o AckOptions) runBroker(ctx context.Context, b *broker, s Shape, receivers int) (run ackRun, err error) {
-	prefix := "bench-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	prefix := newPrefix()
 	f, topics := newFleet(b.address, prefix, receivers, o.Fanout)
 	if err := f.subscribe(ctx); err != nil {
 		return run, fmt.Errorf("make receivers: %w", err)
@@ -161,6 +161,10 @@ func (o AckOptions) runBroker(ctx context.Context, b *broker, s Shape, receivers
 	return run, nil
 }
 
+// newPrefix begins the names of one measurement: a broker that runs already may
+// have seen others.
+func newPrefix() string { return "bench-" + strconv.FormatInt(time.Now().UnixNano(), 36) }
+
 // topicCommits is where this broker counts what it has synced.
 const topicCommits = "$SYS/broker/inbox/commits"
 
@@ -171,14 +175,16 @@ func newFleet(address, prefix string, receivers int, fanout bool) (fleet, []stri
 	if fanout {
 		topic := prefix + "/all"
 		for range receivers {
-			f.filters = append(f.filters, topic)
+			f.filters = append(f.filters, []string{topic})
 		}
 		return f, []string{topic}
 	}
-	for i := range receivers {
-		f.filters = append(f.filters, fmt.Sprintf("%s/%d", prefix, i))
+	topics := make([]string, receivers)
+	for i := range topics {
+		topics[i] = fmt.Sprintf("%s/%d", prefix, i)
+		f.filters = append(f.filters, topics[i:i+1])
 	}
-	return f, f.filters
+	return f, topics
 }
 
 // perReceiver turns what was acknowledged per topic into what each receiver

@@ -3,8 +3,8 @@
 // reach its receiver once and in order.
 //
 // Start with [Ack], which measures how fast messages for absent receivers are
-// acknowledged, and [Replay], which measures how receivers get them back. Both
-// run against each [Target]: this broker, others that are started as a child
+// acknowledged, [Replay], which measures how receivers get them back, and [Group],
+// which measures what many receivers of the same messages cost. All run against each [Target]: this broker, others that are started as a child
 // process, a broker that runs already, or the bare disk. [Results] prints the
 // results.
 //

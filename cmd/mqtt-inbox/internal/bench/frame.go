@@ -63,6 +63,14 @@ func appendPublish(b, head []byte, packetID uint16, publisher int, number uint64
 	return append(b, filler...)
 }
 
+// checkSize returns an error if a payload has no room for the stamp.
+func checkSize(size int) error {
+	if size < stampSize {
+		return fmt.Errorf("payload of %d bytes: choose %d or more", size, stampSize)
+	}
+	return nil
+}
+
 // newFiller returns the payload behind the stamp.
 func newFiller(size int) []byte {
 	filler := make([]byte, size-stampSize)

@@ -14,6 +14,7 @@ type load struct {
 	count    int           // messages of each publisher; 0 for as many as there is time for
 	duration time.Duration // 0 for no limit
 	window   int           // messages of each publisher that may be unacknowledged
+	first    int           // number of the first publisher: greater than 0 after another load on the same topics
 }
 
 // publisher sends messages to its topics in turn. It is used by one goroutine:
@@ -124,7 +125,7 @@ func publish(ctx context.Context, address, prefix string, n int, l load) (publis
 	err := inParallel(n, n, func(i int) error {
 		c, err := dial(ctx, address, fmt.Sprintf("%s-p%d", prefix, i), true)
 		if err == nil {
-			publishers[i] = newPublisher(c, i, heads, l)
+			publishers[i] = newPublisher(c, l.first+i, heads, l)
 		}
 		return err
 	})

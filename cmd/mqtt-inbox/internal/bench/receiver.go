@@ -17,7 +17,7 @@ const pageSize = 200
 type fleet struct {
 	address string
 	prefix  string
-	filters []string // one per receiver
+	filters [][]string // per receiver
 }
 
 // atOnce bounds how many receivers prepare themselves at the same time.
@@ -31,7 +31,12 @@ func (f fleet) subscribe(ctx context.Context) error {
 			return err
 		}
 		defer c.leave()
-		return c.subscribe(f.filters[i], 1)
+		for _, filter := range f.filters[i] {
+			if err := c.subscribe(filter, 1); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -60,21 +65,30 @@ type drained struct {
 	total  int
 	took   time.Duration   // until the last one had everything
 	firsts []time.Duration // per receiver: from its CONNECT to its first message
-	gaps   []time.Duration // of receiver 0: per page, in order
+	gaps   []time.Duration // of the first receiver: per page, in order
 	faults Faults
 }
 
-// drain lets all receivers come back at once and take what waits for them.
-// Acked is how much that must be: per receiver, per publisher. They give up when
+// drain lets all receivers come back at once; see drainSome.
+func (f fleet) drain(ctx context.Context, acked [][]uint64, patience time.Duration) (drained, error) {
+	who := make([]int, len(f.filters))
+	for i := range who {
+		who[i] = i
+	}
+	return f.drainSome(ctx, who, acked, patience)
+}
+
+// drainSome lets the numbered receivers come back at once and take what waits for
+// them. Acked is how much that must be: per receiver, per publisher. They give up when
 // nothing has come to any of them for the time of patience; one alone may have to
 // wait longer while the others are served.
-func (f fleet) drain(ctx context.Context, acked [][]uint64, patience time.Duration) (drained, error) {
-	receivers := make([]*receiver, len(f.filters))
+func (f fleet) drainSome(ctx context.Context, who []int, acked [][]uint64, patience time.Duration) (drained, error) {
+	receivers := make([]*receiver, len(who))
 	progress := new(atomic.Int64)
 	start := time.Now()
 	err := inParallel(len(receivers), len(receivers), func(i int) error {
 		receivers[i] = &receiver{checker: newChecker(), acked: acked[i], patience: patience, progress: progress}
-		return receivers[i].run(ctx, f, i)
+		return receivers[i].run(ctx, f, who[i])
 	})
 	if err != nil {
 		return drained{}, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strconv"
 	"time"
 )
 
@@ -70,8 +69,8 @@ type StartResult struct {
 // Replay fills inboxes and measures how receivers that come back empty them,
 // and how a broker starts with them.
 func Replay(ctx context.Context, o ReplayOptions) ([]ReplayResult, []StartResult, error) {
-	if o.Size < stampSize {
-		return nil, nil, fmt.Errorf("payload of %d bytes: choose %d or more", o.Size, stampSize)
+	if err := checkSize(o.Size); err != nil {
+		return nil, nil, err
 	}
 	var replays []ReplayResult
 	var starts []StartResult
@@ -155,7 +154,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // fill makes sessions and spreads the messages over them.
 func (o ReplayOptions) fill(ctx context.Context, b *broker, receivers int) (fleet, published, error) {
-	prefix := "bench-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	prefix := newPrefix()
 	f, topics := newFleet(b.address, prefix, receivers, false)
 	if err := f.subscribe(ctx); err != nil {
 		return f, published{}, fmt.Errorf("make receivers: %w", err)

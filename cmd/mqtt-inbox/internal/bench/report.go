@@ -14,6 +14,7 @@ type Results struct {
 	Acks    []AckResult    `json:"acks,omitempty"`
 	Replays []ReplayResult `json:"replays,omitempty"`
 	Starts  []StartResult  `json:"starts,omitempty"`
+	Groups  *GroupResults  `json:"groups,omitempty"`
 }
 
 // PrintJSON writes the results as one JSON object.
@@ -28,7 +29,7 @@ func (r Results) PrintJSON(w io.Writer) error {
 
 // Print writes the results as tables.
 func (r Results) Print(w io.Writer) error {
-	for _, print := range []func(io.Writer) error{r.printAcks, r.printReplays, r.printStarts} {
+	for _, print := range []func(io.Writer) error{r.printAcks, r.printReplays, r.printStarts, r.printGroups} {
 		if err := print(w); err != nil {
 			return fmt.Errorf("print results: %w", err)
 		}

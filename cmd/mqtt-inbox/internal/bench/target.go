@@ -82,6 +82,20 @@ func mosquitto(port int, dir string) (*exec.Cmd, error) {
 	return exec.Command(path, "-c", file), nil
 }
 
+// with returns the target started with further arguments. It must be one that
+// is started.
+func (t Target) with(args ...string) Target {
+	command := t.command
+	t.command = func(port int, dir string) (*exec.Cmd, error) {
+		cmd, err := command(port, dir)
+		if err == nil {
+			cmd.Args = append(cmd.Args, args...)
+		}
+		return cmd, err
+	}
+	return t
+}
+
 // start runs the target on a data directory, or finds it running.
 func (t Target) start(ctx context.Context, dir string) (*broker, error) {
 	if t.command == nil {
