@@ -34,7 +34,10 @@ type Receipt struct {
 	ID        MessageID
 	Duplicate bool // nothing was stored: it had been before (see Inbox.Publish)
 
-	Matched int // receivers with a matching subscription; -1 if the engine does not know. Engines may leave out those that get nothing
+	// Matched is how many receivers have a matching subscription, -1 if the engine
+	// does not know. Engines may leave out those that get nothing, and count a
+	// receiver once for each of its subscriptions that match.
+	Matched int
 }
 
 // Store keeps messages until their receivers have acknowledged them.
@@ -165,7 +168,10 @@ type Inbox interface {
 	Subscribe(ctx context.Context, subs ...Subscription) (existed []bool, err error)
 
 	// Unsubscribe removes subscriptions and reports for each whether there was
-	// one. Messages stored before stay. Durability as for Subscribe.
+	// one. Messages that were stored by them, that no other subscription matches
+	// and that Next has not returned yet are given up. What it has returned is not,
+	// after a crash neither if the state says that it was sent: an engine may
+	// store the state for that. Durability as for Subscribe.
 	Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error)
 
 	// Next returns the entries after the last one it returned (at first: after

@@ -3,6 +3,7 @@ package badger
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"sync"
 
@@ -66,21 +67,37 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 		g.matches = s.index.Match(e.Topic, s.sessions.member(inbox.Receiver(e.Client)), g.matches)
 	}
 
-	g.kept = g.kept[:0]
+	g.kept, g.streams = g.kept[:0], g.streams[:0]
+	matched := len(g.matches)
+	for i := range g.matches {
+		if m := &g.matches[i]; m.QoS == streamQoS {
+			st := s.streams.byMember[m.Member]
+			g.giveStream(st, e)
+			g.streams = append(g.streams, st)
+			matched += s.streams.members.Members(st.filter) - 1
+		}
+	}
 	for i := range g.matches {
 		m := &g.matches[i]
-		g.give(m.Member, e, e.ID.Sequence, inbox.Grant{
+		if m.QoS == streamQoS {
+			continue
+		}
+		grant := inbox.Grant{
 			QoS:         min(e.QoS, m.QoS),
 			Retain:      e.Retain && m.RetainAsPublished,
 			Identifiers: m.Identifiers,
-		}, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner.isBehind())
+		}
+		if m.QoS == 0 && e.QoS > 0 && g.reads(m.Member) {
+			g.kept = append(g.kept, kept{member: m.Member, grant: grant}) // for what else is granted; see isAside
+		}
+		g.give(m.Member, e, e.ID.Sequence, grant, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner.isBehind())
 	}
 	g.keep(e.ID.Sequence, e, record, e.Time)
 	if e.Retain {
 		g.retain(e, record)
 	}
 	s.stats.appended.Add(1)
-	return inbox.Receipt{ID: e.ID, Matched: len(g.matches)}, nil
+	return inbox.Receipt{ID: e.ID, Matched: matched}, nil
 }
 
 // give decides how one receiver gets a message at p in its inbox: live at QoS 0,
@@ -91,7 +108,7 @@ func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, 
 	h := sess.owner
 	if grant.QoS == 0 && !keep {
 		if h != nil && h.live != nil {
-			g.handover = append(g.handover, handover{to: h, entry: inbox.Entry{Envelope: e, Grant: grant}})
+			g.handOver(h, inbox.Entry{Envelope: e, Grant: grant}, false)
 		}
 		return
 	}
@@ -104,10 +121,47 @@ func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, 
 		g.kept = append(g.kept, kept{member: m, grant: grant})
 	}
 	if h != nil {
-		g.size += handoverSize
-		entry := inbox.Entry{Position: p, Envelope: e, Grant: grant}
-		g.handover = append(g.handover, handover{to: h, entry: entry, inMemory: inMemory})
+		g.handOver(h, inbox.Entry{Position: p, Envelope: e, Grant: grant}, inMemory)
 	}
+}
+
+// reads reports whether m reads one of the streams that the message at hand is in.
+func (g *commitGroup) reads(m inbox.Member) bool {
+	return slices.ContainsFunc(g.streams, func(st *stream) bool {
+		_, ok := st.readerOf(m)
+		return ok
+	})
+}
+
+// isAside reports whether a receiver's own entry is there only for what it adds to
+// one in a stream: the subscription has QoS 0, so that the receiver is to have the
+// message live or by another subscription, and then with the identifiers of both.
+func isAside(e inbox.Entry) bool { return e.QoS == 0 && e.Envelope.QoS > 0 }
+
+// handOver has a connected receiver get an entry after the commit.
+func (g *commitGroup) handOver(h *handle, e inbox.Entry, inMemory bool) {
+	g.size += handoverSize
+	h.handed = max(h.handed, e.Position)
+	if h.attached {
+		g.fan = append(g.fan, fanItem{to: h, entry: e})
+		return
+	}
+	g.handover = append(g.handover, handover{to: h, entry: e, inMemory: inMemory})
+}
+
+// giveStream puts a message into a stream: once, whoever and how many its members
+// are. Cost: that of one receiver.
+func (g *commitGroup) giveStream(st *stream, e *inbox.Envelope) {
+	p := e.ID.Sequence
+	g.size += handoverSize
+	if e.QoS == 0 && !g.s.keepQoS0 {
+		g.fan = append(g.fan, fanItem{stream: st, entry: inbox.Entry{Envelope: e}})
+		return
+	}
+	st.head.Store(uint64(p))
+	g.s.streams.unswept[st] = struct{}{}
+	g.kept = append(g.kept, kept{member: st.member, grant: inbox.Grant{QoS: e.QoS, Retain: e.Retain}})
+	g.fan = append(g.fan, fanItem{stream: st, entry: inbox.Entry{Position: p, Envelope: e}})
 }
 
 // keep writes a message at p for the receivers in g.kept: into the one's block,

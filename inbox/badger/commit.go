@@ -124,7 +124,9 @@ type commitGroup struct {
 	last     []lastWrite     // written behind everything
 	matches  []inbox.Match
 	kept     []kept
+	streams  []*stream // that the message being applied is in
 	handover []handover
+	fan      []fanItem
 	answers  []answer
 	records  []*[]byte     // to give back to the pool
 	saved    []saved       // delivery states written
@@ -225,8 +227,9 @@ func (g *commitGroup) finish(err error) {
 	}
 	if err == nil {
 		for i := range g.handover {
-			g.handover[i].to.deliver(&g.handover[i])
+			g.handover[i].to.take(&g.handover[i])
 		}
+		g.s.fanout.put(g.fan)
 	}
 	for i := range g.answers {
 		a := &g.answers[i]
@@ -247,6 +250,7 @@ func (g *commitGroup) finish(err error) {
 // reset forgets the group's content and keeps its slices.
 func (g *commitGroup) reset() {
 	clear(g.handover)
+	clear(g.fan)
 	clear(g.answers)
 	clear(g.saved)
 	clear(g.kept)
@@ -257,7 +261,7 @@ func (g *commitGroup) reset() {
 	}
 	clear(g.written)
 	g.blocks, g.written = g.blocks[:0], g.written[:0]
-	g.handover, g.answers = g.handover[:0], g.answers[:0]
+	g.handover, g.fan, g.answers = g.handover[:0], g.fan[:0], g.answers[:0]
 	g.records, g.kept = g.records[:0], g.kept[:0]
 	g.saved, g.ended = g.saved[:0], g.ended[:0]
 	g.bodies, g.last = g.bodies[:0], g.last[:0]

@@ -41,13 +41,21 @@ type handle struct {
 
 	received map[uint16]bool             // QoS 2 packet ids recorded; owned by the committer
 	given    map[inbox.Position]struct{} // see Give; owned by the committer
+	attached bool                        // it has had a stream; owned by the committer
+	handed   inbox.Position              // of the last entry that it is to be handed; owned by the committer
+	gathered int                         // owned by the fan-out
 
 	dirty  atomic.Bool   // a lazy save is queued
 	wake   chan struct{} // holds one; a hint that the fields below changed
 	fenced chan struct{} // closed when a newer owner opened the inbox, or this one closed it
 
 	mu       sync.Mutex
+	sources  []*source      // the streams it reads; replaced, never changed
+	leavings []leaving      // what it is not to get; replaced, never changed
 	position inbox.Position // everything up to here was returned by Next or is in ready
+	returned inbox.Position // the last entry that was returned by Next
+	sent     inbox.Position // State.Sent as it is stored
+	open     inbox.Position // the first of State.Open as it is stored, 0 if it is empty
 	last     inbox.Position // everything up to here is visible; nothing beyond is read
 	ready    []inbox.Entry  // to be returned next
 	bytes    int            // size of the envelopes in ready
@@ -56,27 +64,72 @@ type handle struct {
 	reserved int            // their size
 }
 
-// deliver takes an entry after its commit. Runs on the committer; never blocks.
-func (h *handle) deliver(d *handover) {
-	if d.entry.Position == 0 {
-		h.live(d.entry)
+// take takes an entry after its commit. Runs on the committer; never blocks.
+func (h *handle) take(d *handover) {
+	if d.inMemory {
+		h.mu.Lock()
+		h.promised--
+		h.reserved -= d.entry.Envelope.Size()
+		if drops(h.leavings, d.entry.Position, d.entry.Envelope.Topic) {
+			h.passLocked(d.entry.Position)
+		} else {
+			h.readyLocked(d.entry)
+		}
+		h.mu.Unlock()
+		h.hint()
+		return
+	}
+	h.hand(d.entry)
+}
+
+// hand takes an entry that is live or on disk. Runs on the committer, or on the
+// fan-out for those that have had a stream; never blocks.
+func (h *handle) hand(e inbox.Entry) {
+	if e.Position == 0 {
+		if h.live != nil {
+			h.live(e)
+		}
 		return
 	}
 	h.mu.Lock()
-	h.last = d.entry.Position
-	size := d.entry.Envelope.Size()
-	if d.inMemory {
-		h.promised--
-		h.reserved -= size
-	}
 	// What was promised to be in memory must be, and what comes before it too.
-	if d.inMemory || h.promised > 0 || h.caughtUp && h.hasRoomLocked(size) {
-		h.position = d.entry.Position
-		h.ready = append(h.ready, d.entry)
-		h.bytes += size
+	if drops(h.leavings, e.Position, e.Envelope.Topic) {
+		h.passLocked(e.Position)
+	} else if h.promised > 0 || h.caughtUp && h.hasRoomLocked(e.Envelope.Size()) {
+		h.readyLocked(e)
 	} else {
-		h.caughtUp = false
+		h.last, h.caughtUp = e.Position, false
 	}
+	h.mu.Unlock()
+	h.hint()
+}
+
+// readyLocked puts an entry into memory.
+func (h *handle) readyLocked(e inbox.Entry) {
+	h.last, h.position = e.Position, e.Position
+	h.ready = append(h.ready, e)
+	h.bytes += e.Envelope.Size()
+}
+
+// pass notes that the entry at p of a stream is not for this receiver. Runs on
+// the fan-out.
+func (h *handle) pass(p inbox.Position) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.passLocked(p)
+}
+
+func (h *handle) passLocked(p inbox.Position) {
+	if h.last = max(h.last, p); h.caughtUp {
+		h.position = h.last
+	}
+}
+
+// fallBehind notes that there may be entries up to p on disk that were not handed
+// over.
+func (h *handle) fallBehind(p inbox.Position) {
+	h.mu.Lock()
+	h.last, h.caughtUp = max(h.last, p), false
 	h.mu.Unlock()
 	h.hint()
 }
@@ -167,6 +220,7 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 		return nil, !h.caughtUp, nil
 	}
 	entries = append(make([]inbox.Entry, 0, n), h.ready[:n]...)
+	h.returned = entries[n-1].Position
 	clear(h.ready[:n])
 	h.ready = h.ready[n:]
 	h.bytes -= bytes
@@ -181,9 +235,10 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 func (h *handle) readAhead() error {
 	h.mu.Lock()
 	after, upTo := h.position, h.last
+	from := h.readingLocked()
 	h.mu.Unlock()
 
-	page, size, err := h.s.readPage(h.incarnation, after, upTo)
+	page, size, err := h.s.readPage(from, after, upTo)
 	if err != nil {
 		return fmt.Errorf("read page: %w", err)
 	}
@@ -197,11 +252,8 @@ func (h *handle) readAhead() error {
 		h.position = page[len(page)-1].Position
 		return nil
 	}
-	if h.last == upTo {
-		h.caughtUp = true
-	} else if h.position < upTo {
-		h.position = upTo // gaps, or entries that are gone: not to be looked for again
-	}
+	h.caughtUp = h.last == upTo
+	h.position = max(h.position, upTo) // what is between is not for this receiver, or gone: not to be looked for again
 	return nil
 }
 
@@ -210,7 +262,10 @@ func (h *handle) Read(_ context.Context, at []inbox.Position) ([]inbox.Entry, er
 	if err := h.usable(); err != nil {
 		return nil, err
 	}
-	entries, err := h.s.readAt(h.incarnation, at)
+	h.mu.Lock()
+	from := h.readingLocked()
+	h.mu.Unlock()
+	entries, err := h.s.readAt(from, at)
 	if err != nil {
 		return nil, fmt.Errorf("read entries: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -38,7 +39,7 @@ func (s *Store) load() (left leftovers, err error) {
 // settle treats every session that was connected as closed without a goodbye, and
 // ends those whose time is over.
 func (s *Store) settle(left leftovers) error {
-	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.orphans) == 0 {
+	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.orphans) == 0 && len(s.streams.byFilter) == 0 {
 		return nil
 	}
 	return s.do(context.Background(), "settle sessions", func(g *commitGroup) error {
@@ -51,6 +52,9 @@ func (s *Store) settle(left leftovers) error {
 			if s.sessions.at(m).incarnation != 0 { // may have ended with another, as a group does
 				g.end(m)
 			}
+		}
+		for _, st := range s.streams.all() {
+			g.shrink(st) // may not be wanted any more, or have lost everyone
 		}
 		for inc, will := range left.orphans {
 			g.putLast(willKey(inc), nil)
@@ -140,6 +144,9 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 			sess.ended = now.UnixMilli()
 		}
 		m := s.sessions.add(sess)
+		if filter, ok := streamFilter(sess.receiver); ok {
+			s.addStream(filter, m)
+		}
 		if wasConnected {
 			left.cut = append(left.cut, m)
 		}
@@ -158,9 +165,14 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 		if err != nil {
 			return err
 		}
-		s.index.Subscribe(m, sub)
-		return nil
+		return s.loadSubscription(m, sub)
 	})
+	s.streams.loaded(s)
+	for m, all := range s.leavings {
+		for i := range all {
+			all[i].others = slices.DeleteFunc(s.filtersOf(m), func(f string) bool { return f == all[i].filter })
+		}
+	}
 	if err != nil {
 		return left, err
 	}
@@ -169,7 +181,7 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 	}
 	for _, m := range members {
 		sess := s.sessions.at(m)
-		lonely := isGroup(sess.receiver) && s.index.Members(string(sess.receiver[1:])) == 0
+		lonely := isGroup(sess.receiver) && s.index.Members(string(sess.receiver[1:])) == 0 && s.streams.byMember[m] == nil
 		if lonely || sess.over() <= now.UnixMilli() {
 			left.stale = append(left.stale, m)
 		} else {

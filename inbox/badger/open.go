@@ -51,6 +51,7 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 			g.publishWill(m) // the receiver comes too late to hold it back
 		}
 		if sess.owner != nil {
+			g.detach(sess.owner)
 			sess.owner.fence()
 			sess.owner = nil
 		}
@@ -86,6 +87,7 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 	}
 	sess = s.sessions.at(m)
 	sess.owner = h
+	g.attach(h)
 	return h, nil
 }
 
@@ -95,7 +97,11 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 func (g *commitGroup) end(m inbox.Member) {
 	s := g.s
 	shared := s.sharedFilters(m)
+	if h := s.sessions.at(m).owner; h != nil {
+		g.detach(h)
+	}
 	s.index.RemoveAll(m)
+	g.leaveStreams(m)
 	g.publishWill(m)
 	sess := s.sessions.at(m)
 	if sess.owner != nil {
@@ -149,19 +155,10 @@ func (g *commitGroup) putSession(sess *session) {
 // from now on.
 func (h *handle) restore() error {
 	var swept inbox.Position
-	err := h.s.view(func(txn *badger.Txn) error {
-		item, err := txn.Get(numberKey(prefixState, uint64(h.incarnation)))
+	err := h.s.view(func(txn *badger.Txn) (err error) {
 		h.resumedReceived = readReceived(txn, h.incarnation)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return item.Value(func(v []byte) (err error) {
-			swept, h.resumed, err = parseStateRecord(v)
-			return err
-		})
+		swept, h.resumed, err = readState(txn, h.incarnation)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read delivery state: %w", err)
@@ -170,8 +167,9 @@ func (h *handle) restore() error {
 		h.received[id] = true // the committer has it when the opener's first operation comes
 	}
 	h.mu.Lock()
-	h.position = h.resumed.Sent
+	h.position, h.returned = h.resumed.Sent, h.resumed.Sent
 	h.mu.Unlock()
+	h.durable(h.resumed)
 	h.s.sweeper.opened(h.incarnation, swept)
 	return nil
 }
@@ -182,6 +180,7 @@ func (h *handle) giveUp() error {
 		if h.owns() {
 			g.setWill(h.member, nil) // its client is refused, and was never there
 			sess := h.s.sessions.at(h.member)
+			g.detach(h)
 			sess.owner, sess.ended = nil, g.now.UnixMilli()
 			h.fence()
 			h.s.watch(h.member)
@@ -223,6 +222,7 @@ func (g *commitGroup) close(h *handle, end inbox.Ending) error {
 	sess.owner = nil
 	sess.expiry, sess.ended = end.Expiry, g.now.UnixMilli()
 	g.saveState(h, true)
+	g.detach(h)
 	g.putSession(sess)
 	h.fence()
 	if sess.will != nil && sess.will.Delay == 0 {

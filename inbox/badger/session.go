@@ -84,32 +84,6 @@ func parseSession(b []byte) (session, error) {
 	return s, d.err()
 }
 
-// subscriptionVersion is the version of the subscription record:
-//
-//	[version, filter, qos, no local, retain as published, retain handling, identifier]
-const subscriptionVersion = 1
-
-func appendSubscription(dst []byte, s inbox.Subscription) ([]byte, error) {
-	return appendRecord(dst, subscriptionVersion, s.Filter, uint64(s.QoS), s.NoLocal, s.RetainAsPublished,
-		uint64(s.RetainHandling), uint64(s.Identifier))
-}
-
-func parseSubscription(b []byte) (inbox.Subscription, error) {
-	d, err := openRecord("subscription", b, subscriptionVersion, 7)
-	if err != nil {
-		return inbox.Subscription{}, err
-	}
-	s := inbox.Subscription{
-		Filter:            d.string(),
-		QoS:               byte(d.uint()),
-		NoLocal:           d.bool(),
-		RetainAsPublished: d.bool(),
-		RetainHandling:    byte(d.uint()),
-		Identifier:        uint32(d.uint()),
-	}
-	return s, d.err()
-}
-
 // Sessions implements [inbox.Store]. It takes the sessions from the committer
 // a thousand at a time.
 func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {

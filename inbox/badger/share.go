@@ -9,21 +9,21 @@ import "github.com/mqtt-inbox/mqtt-inbox/inbox"
 // away, and the group ends with its last member.
 
 // joinGroup creates the group of a shared subscription if it is not there.
-func (g *commitGroup) joinGroup(sub inbox.Subscription) error {
-	_, inner, ok := inbox.Shared(sub.Filter)
-	if !ok || g.s.sessions.member(inbox.GroupReceiver(sub.Filter)) != 0 {
-		return nil
+func (g *commitGroup) joinGroup(filter string) {
+	_, inner, ok := inbox.Shared(filter)
+	if !ok || g.s.sessions.member(inbox.GroupReceiver(filter)) != 0 {
+		return
 	}
 	s := g.s
 	m := s.sessions.add(session{
-		receiver: inbox.GroupReceiver(sub.Filter), incarnation: g.nextIncarnation(),
+		receiver: inbox.GroupReceiver(filter), incarnation: g.nextIncarnation(),
 		stored: true, expiry: inbox.ExpiryNever, ended: g.now.UnixMilli(),
 	})
 	g.putSession(s.sessions.at(m))
 	// What the members asked for is applied when one of them gets a message.
 	all := inbox.Subscription{Filter: inner, QoS: 2, RetainAsPublished: true}
 	s.index.Subscribe(m, all)
-	return g.putSubscription(s.sessions.at(m).incarnation, all)
+	g.putSubscription(m, inner)
 }
 
 // leaveGroup ends the group of a shared subscription that has no member left.

@@ -46,11 +46,13 @@ func (g *commitGroup) saveState(h *handle, closed bool) {
 	if h.state == nil {
 		return
 	}
+	st := h.withoutGiven(h.state())
+	h.durable(st)
+	g.settleLeavings(h)
 	sess := g.s.sessions.at(h.member)
 	if !sess.stored && !sess.spilled {
 		return
 	}
-	st := h.withoutGiven(h.state())
 	g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
 	if !sess.stored {
 		return

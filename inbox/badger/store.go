@@ -28,6 +28,7 @@ type Store struct {
 	keepQoS0  bool
 
 	queue   *queue
+	fanout  *fanout
 	sweeper *sweeper
 
 	background     context.Context // of the sweeper's operations
@@ -48,6 +49,8 @@ type Store struct {
 	// Owned by the committer.
 	sessions       *sessions
 	index          *inbox.Index
+	streams        *streams
+	leavings       map[inbox.Member][]leaving
 	sequence       inbox.Position // given last
 	sequenceEnd    inbox.Position // taken from the store up to here
 	incarnation    incarnation
@@ -71,6 +74,9 @@ func Open(o Options) (*Store, error) {
 	if o.Retention == 0 {
 		o.Retention = defaultRetention
 	}
+	if o.StreamFrom == 0 {
+		o.StreamFrom = defaultStream
+	}
 	if o.LockWait == 0 {
 		o.LockWait = defaultWait
 	}
@@ -87,7 +93,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{
 		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, keepQoS0: o.KeepQoS0,
-		queue:   newQueue(),
+		queue: newQueue(), fanout: newFanout(), streams: newStreams(o), leavings: map[inbox.Member][]leaving{},
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
 		disk: &diskGuard{dir: o.Dir, reserve: max(o.Reserve, 0), log: o.Log},
@@ -100,6 +106,7 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open store in %s: %w", o.Dir, err), db.Close(), lock.Close())
 	}
 	go s.commitLoop()
+	go s.fanout.loop()
 	go s.sweeper.loop(o.sweepEvery)
 	if err := s.settle(left); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -126,6 +133,7 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.queue.close()
 		<-s.committed // everything handed over is durable and answered
+		s.fanout.close()
 		close(s.closing)
 		s.stopBackground()
 		<-s.sweeper.done

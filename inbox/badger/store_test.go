@@ -22,7 +22,14 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 
 func open(t testing.TB, dir string) *badger.Store {
 	t.Helper()
-	s, err := badger.Open(badger.Options{Dir: dir, Reserve: -1, Retention: -1, Log: quiet()})
+	return openKeeping(t, badger.Options{Dir: dir})
+}
+
+// openKeeping opens a store that keeps everything for ever, on any disk.
+func openKeeping(t testing.TB, o badger.Options) *badger.Store {
+	t.Helper()
+	o.Reserve, o.Retention, o.Log = -1, -1, quiet()
+	s, err := badger.Open(o)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -31,4 +38,20 @@ func open(t testing.TB, dir string) *badger.Store {
 
 func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, dir string) inbox.Store { return open(t, dir) })
+}
+
+// The contract holds whether messages are kept in streams or not.
+func TestContractInStreams(t *testing.T) {
+	for name, o := range map[string]badger.Options{
+		"always":   {Pull: []string{"#"}},
+		"from two": {StreamFrom: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T, dir string) inbox.Store {
+				o := o
+				o.Dir = dir
+				return openKeeping(t, o)
+			})
+		})
+	}
 }

@@ -12,7 +12,7 @@ func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error
 		if !h.owns() {
 			return nil, inbox.ErrFenced
 		}
-		return h.s.index.Subscriptions(h.member), nil
+		return append(h.s.index.Subscriptions(h.member), h.s.streams.members.Subscriptions(h.member)...), nil
 	})
 }
 
@@ -32,16 +32,7 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]b
 		}
 		r.since = h.s.sequence
 		for _, sub := range subs {
-			r.existed = append(r.existed, h.s.index.Subscribe(h.member, sub))
-			if err := g.joinGroup(sub); err != nil {
-				return r, err
-			}
-			if !h.stored {
-				continue
-			}
-			if err := g.putSubscription(h.incarnation, sub); err != nil {
-				return r, err
-			}
+			r.existed = append(r.existed, g.subscribe(h, sub))
 		}
 		return r, nil
 	})
@@ -67,15 +58,6 @@ func wantsRetained(sub inbox.Subscription, existed bool) bool {
 	return sub.RetainHandling == 0 || sub.RetainHandling == 1 && !existed // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
 }
 
-func (g *commitGroup) putSubscription(inc incarnation, sub inbox.Subscription) error {
-	value, err := appendSubscription(nil, sub)
-	if err != nil {
-		return err
-	}
-	g.put(subscriptionKey(inc, sub.Filter), value)
-	return nil
-}
-
 // Unsubscribe implements [inbox.Inbox].
 func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
 	return run(ctx, h.s, "unsubscribe", func(g *commitGroup) (existed []bool, err error) {
@@ -83,12 +65,7 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, er
 			return nil, inbox.ErrFenced
 		}
 		for _, filter := range filters {
-			was := h.s.index.Unsubscribe(h.member, filter)
-			existed = append(existed, was)
-			if was && h.stored {
-				g.delete(subscriptionKey(h.incarnation, filter))
-			}
-			g.leaveGroup(filter)
+			existed = append(existed, g.unsubscribe(h, filter))
 		}
 		return existed, nil
 	})

@@ -143,6 +143,9 @@ func (w *sweeper) sweep() {
 			w.again(inc)
 		}
 	}
+	if err := w.sweepStreams(b); err != nil {
+		w.report(0, err)
+	}
 }
 
 func (w *sweeper) report(inc incarnation, err error) {

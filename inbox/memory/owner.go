@@ -55,7 +55,7 @@ func (o *owner) Subscribe(ctx context.Context, subs ...inbox.Subscription) (exis
 func (o *owner) Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error) {
 	err = o.do(ctx, func() {
 		for _, filter := range filters {
-			existed = append(existed, o.session.unsubscribeLocked(filter))
+			existed = append(existed, o.session.unsubscribeLocked(filter, o.read))
 			o.store.leaveLocked(filter)
 		}
 	})

@@ -53,13 +53,18 @@ func (s *session) subscribeLocked(sub inbox.Subscription) bool {
 	return true
 }
 
-// unsubscribeLocked removes one subscription and reports whether there was one.
-func (s *session) unsubscribeLocked(filter string) bool {
+// unsubscribeLocked removes one subscription, with what came by it alone and has
+// not been read, and reports whether there was one.
+func (s *session) unsubscribeLocked(filter string, read inbox.Position) bool {
 	i := s.findLocked(filter)
 	if i < 0 {
 		return false
 	}
 	s.filters = slices.Delete(s.filters, i, i+1)
+	s.entries = slices.DeleteFunc(s.entries, func(e inbox.Entry) bool {
+		return e.Position > read && matches(filter, e.Envelope.Topic) &&
+			!slices.ContainsFunc(s.filters, func(other inbox.Subscription) bool { return matches(other.Filter, e.Envelope.Topic) })
+	})
 	return true
 }
 

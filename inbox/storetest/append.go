@@ -83,7 +83,8 @@ func matched(tr *trial, r inbox.Receipt, want int) {
 }
 
 // matchedBetween also leaves open whether an absent receiver counts who would
-// have got the message live.
+// have got the message live, and whether one counts once or for each of its
+// subscriptions.
 func matchedBetween(tr *trial, r inbox.Receipt, least, most int) {
 	tr.Helper()
 	if r.Matched != -1 && (r.Matched < least || r.Matched > most) {

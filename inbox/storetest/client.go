@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -162,6 +163,12 @@ func (c *client) expect(want ...string) []inbox.Entry {
 	return got
 }
 
+// Subscriptions leaves out those of the suite itself.
+func (c *client) Subscriptions(ctx context.Context) ([]inbox.Subscription, error) {
+	subs, err := c.Inbox.Subscriptions(ctx)
+	return slices.DeleteFunc(subs, func(s inbox.Subscription) bool { return strings.HasPrefix(s.Filter, markers) }), err
+}
+
 // rest reads everything there is, while nobody publishes. A message of its own
 // marks the end; those of earlier times are left out.
 func (c *client) rest() []inbox.Entry {
@@ -171,7 +178,6 @@ func (c *client) rest() []inbox.Entry {
 	topic := markers + marker
 	c.subscribe(topic, 1)
 	c.tr.publish(topic, marker)
-	c.unsubscribe(topic)
 
 	var got []inbox.Entry
 	for {

@@ -97,7 +97,6 @@ func nextMaxBytes(tr *trial) {
 				tr.main.append(e)
 			}
 			tr.main.stored(0)
-			c.unsubscribe("a")
 			for i := 0; i < len(sizes); {
 				page, err := c.next(100, maxBytes)
 				if err != nil {
@@ -115,6 +114,7 @@ func nextMaxBytes(tr *trial) {
 					tr.Fatalf("a page of %d entries has %d bytes, at most %d were asked for", len(page), bytes, maxBytes)
 				}
 			}
+			c.unsubscribe("a")
 		}
 	}
 }

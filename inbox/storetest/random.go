@@ -41,9 +41,11 @@ type model struct {
 }
 
 type modelEntry struct {
+	topic    string
 	payload  string
 	grant    inbox.Grant
 	batch    int            // those of one number may come in any order; 0 for none
+	givenUp  bool           // comes only if another subscription, made later, matches too
 	position inbox.Position // once it was read
 }
 
@@ -134,15 +136,19 @@ func (w *world) publish(receivers []inbox.Receiver) {
 }
 
 // deliver gives a message to the models, and returns how many receivers there
-// are at least and at most.
+// are at least, and how many matching subscriptions.
 func (w *world) deliver(e *inbox.Envelope, batch int) (least, most int) {
 	for r, m := range w.models {
+		for _, sub := range m.subs {
+			if covers(sub.Filter, e.Topic) {
+				most++
+			}
+		}
 		g, ok := expected(r, m.subs, e)
 		if !ok {
 			continue
 		}
-		most++
-		if m.give(modelEntry{payload: string(e.Payload), grant: g, batch: batch}) {
+		if m.give(modelEntry{topic: e.Topic, payload: string(e.Payload), grant: g, batch: batch}) {
 			least++
 		}
 	}
@@ -296,7 +302,7 @@ func (w *world) subscribe(m *model) {
 		if s.Identifier != 0 {
 			g.Identifiers = []uint32{s.Identifier}
 		}
-		m.give(modelEntry{payload: string(e.Payload), grant: g, batch: batch})
+		m.give(modelEntry{topic: e.Topic, payload: string(e.Payload), grant: g, batch: batch})
 	}
 }
 
@@ -305,12 +311,45 @@ func (w *world) unsubscribe(m *model) {
 	if len(m.subs) > 0 && w.random.IntN(4) > 0 {
 		filter = m.subs[w.random.IntN(len(m.subs))].Filter
 	}
+	w.save(m) // engines may
 	w.note("%q unsubscribes %q", m.client.receiver, filter)
 	existed := m.client.unsubscribe(filter)
 	i := m.find(filter)
 	same(w.trial, "existed", existed, []bool{i >= 0})
 	if i >= 0 {
 		m.subs = slices.Delete(m.subs, i, i+1)
+		m.giveUp(filter)
+	}
+}
+
+// giveUp gives up what was not read and came by one filter alone.
+func (m *model) giveUp(filter string) {
+	for i := m.read; i < len(m.entries); i++ {
+		if e := &m.entries[i]; covers(filter, e.topic) && !m.covers(e.topic) {
+			e.givenUp = true
+		}
+	}
+}
+
+func (m *model) covers(topic string) bool {
+	return slices.ContainsFunc(m.subs, func(s inbox.Subscription) bool { return covers(s.Filter, topic) })
+}
+
+// waiting is how many entries must come.
+func (m *model) waiting() (n int) {
+	for _, e := range m.entries[m.read:] {
+		if !e.givenUp {
+			n++
+		}
+	}
+	return n
+}
+
+// passGivenUp passes over the entries before the one with this payload that were
+// given up. After a restart they may come all the same.
+func (m *model) passGivenUp(payload string) {
+	for m.read < len(m.entries) && m.entries[m.read].givenUp && (m.entries[m.read].payload != payload || !m.covers(m.entries[m.read].topic)) {
+		m.read++
 	}
 }
 
@@ -319,15 +358,20 @@ func (m *model) find(filter string) int {
 }
 
 func (w *world) read(m *model) {
-	if waiting := len(m.entries) - m.read; waiting > 0 {
-		w.take(m, 1+w.random.IntN(waiting))
+	if waiting := m.waiting(); waiting > 0 {
+		w.take(m, m.client.take(1+w.random.IntN(waiting)))
 	}
 }
 
-func (w *world) take(m *model, n int) {
-	w.note("%q reads %d", m.client.receiver, n)
-	for _, e := range m.client.take(n) {
+func (w *world) take(m *model, got []inbox.Entry) {
+	w.note("%q reads %d", m.client.receiver, len(got))
+	for _, e := range got {
 		settleOrder(m.entries, m.read, string(e.Envelope.Payload))
+		m.passGivenUp(string(e.Envelope.Payload))
+		settleOrder(m.entries, m.read, string(e.Envelope.Payload))
+		if m.read == len(m.entries) {
+			w.Fatalf("%q has %s, and should have nothing more", m.client.receiver, e.Envelope.Payload)
+		}
 		want := &m.entries[m.read]
 		if got := string(e.Envelope.Payload); got != want.payload {
 			w.Fatalf("entry %d of %q is %s, want %s", m.read, m.client.receiver, got, want.payload)
@@ -412,7 +456,9 @@ func (w *world) settle() {
 	for r := range w.models {
 		w.open(r)
 		m := w.models[r]
-		w.take(m, len(m.entries)-m.read)
-		m.client.only()
+		w.take(m, m.client.rest())
+		if n := m.waiting(); n > 0 {
+			w.Fatalf("%d entries of %q are missing", n, r)
+		}
 	}
 }

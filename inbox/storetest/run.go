@@ -39,7 +39,10 @@ var clauses = []struct {
 	{"subscribe/reports what existed", subscribeExisted},
 	{"subscribe/keeps options", subscribeKeepsOptions},
 	{"subscribe/replaces", subscribeReplaces},
-	{"subscribe/unsubscribe keeps entries", unsubscribeKeepsEntries},
+	{"subscribe/unsubscribe gives up what was not read", unsubscribeGivesUp},
+	{"subscribe/unsubscribe keeps what another brought", unsubscribeKeepsOthers},
+	{"subscribe/unsubscribe keeps what was read", unsubscribeKeepsRead},
+	{"subscribe/unsubscribe and again", unsubscribeAndAgain},
 	{"subscribe/matches", subscribeMatches},
 	{"subscribe/matches at random", subscribeMatchesRandom},
 

@@ -177,7 +177,7 @@ func sharedBesidePlain(tr *trial) {
 	x := tr.member("x", lasting, "$share/g/a", "a")
 	x.add(inbox.Subscription{Filter: "#", QoS: 1, Identifier: 3})
 	y := tr.member("y", lasting, "$share/g/a")
-	matched(tr, tr.publish("a", "m")[0], 2)
+	matchedBetween(tr, tr.publish("a", "m")[0], 2, 3)
 	sameGrant(tr, x.only("m")[0], inbox.Grant{QoS: 1, Identifiers: []uint32{3}})
 	y.only()
 	tr.group("$share/g/a").only("m")

@@ -94,11 +94,17 @@ func unsubscribeEnds(tr *trial) {
 	clients := make([]*client, size(10, 3))
 	before := make([]int64, len(clients))
 	after := make([]int64, len(clients))
+	got := make([][]inbox.Entry, len(clients))
 	for i := range clients {
 		clients[i] = tr.connect(inbox.Receiver(fmt.Sprint("c", i)), lasting)
 		clients[i].subscribe("count", 1)
 		counter.further(tr, 100)
 		before[i] = counter.known.Load()
+		for last := int64(-1); last < before[i]-1; {
+			e := clients[i].take(1)
+			_, last = contiguous(tr, e)
+			got[i] = append(got[i], e...)
+		}
 		clients[i].unsubscribe("count")
 		after[i] = counter.begun.Load()
 	}
@@ -106,7 +112,7 @@ func unsubscribeEnds(tr *trial) {
 	counter.end(tr)
 
 	for i, c := range clients {
-		_, last := contiguous(tr, c.rest())
+		_, last := contiguous(tr, append(got[i], c.rest()...))
 		if last < before[i]-1 || last >= after[i] {
 			tr.Fatalf("receiver %d: ends with %d, but must have %d and nothing from %d on", i, last, before[i]-1, after[i])
 		}
@@ -227,14 +233,93 @@ func subscribeReplaces(tr *trial) {
 	}
 }
 
-func unsubscribeKeepsEntries(tr *trial) {
+func unsubscribeGivesUp(tr *trial) {
+	for _, connected := range []bool{true, false} {
+		c := tr.connect("c", lasting)
+		c.subscribe("a", 1)
+		tr.publish("a", "one", "two")
+		if !connected { // what it has to read is on disk
+			c.close(lasting)
+			tr.publish("a", "three")
+			c = tr.connect("c", lasting)
+		}
+		c.unsubscribe("a")
+		tr.publish("a", "four")
+		c.only()
+		tr.restart()
+		tr.publish("a", "five")
+		c = tr.connect("c", lasting)
+		c.only()
+		c.close(inbox.ExpiryAtOnce)
+	}
+}
+
+func unsubscribeKeepsOthers(tr *trial) {
 	c := tr.connect("c", lasting)
 	c.subscribe("a", 1)
-	tr.publish("a", "one", "two")
-	c.unsubscribe("a")
-	tr.publish("a", "three")
+	c.subscribe("a/#", 1)
+	c.subscribe("b/+", 1)
+	tr.publish("a", "both")
+	tr.publish("b/c", "other")
+	tr.publish("a/b", "given up")
+	c.unsubscribe("a/#")
+	tr.publish("a", "later")
 	tr.restart()
-	tr.publish("a", "four")
 	c = tr.connect("c", lasting)
-	c.only("one", "two")
+	c.only("both", "other", "later")
+}
+
+// A message that was sent must be sent again until it is acknowledged, whatever
+// became of the subscription [MQTT-3.10.4-3].
+func unsubscribeKeepsRead(tr *trial) {
+	c := tr.connect("c", lasting)
+	c.subscribe("a", 2)
+	tr.publish("a", numbers("m", 10)...)
+	read := c.take(4)
+	c.finish(read[1])
+	c.save()
+	c.unsubscribe("a")
+	c.only()
+	tr.publish("a", "later")
+	for _, again := range []bool{false, true} {
+		tr.restart()
+		c = tr.connect("c", lasting)
+		same(tr, "open", payloads(c.read(read[0].Position, read[2].Position, read[3].Position)), []string{"m-0", "m-2", "m-3"})
+		if again {
+			c.only()
+		}
+	}
+	c.finish(read[0], read[2], read[3])
+	c.save()
+	c.only()
+}
+
+// Who subscribes again begins anew, and is still sent again what it was sent.
+func unsubscribeAndAgain(tr *trial) {
+	c := tr.connect("c", lasting)
+	other := tr.connect("other", lasting)
+	other.subscribe("a", 1)
+	for round := range 3 {
+		c.subscribe("a", byte(1+round%2))
+		tr.publish("a", fmt.Sprint("in ", round), fmt.Sprint("unread ", round))
+		c.take(1)
+		c.save()
+		c.unsubscribe("a")
+		tr.publish("a", fmt.Sprint("out ", round))
+	}
+	c.subscribe("a", 1)
+	tr.publish("a", "last")
+	tr.restart()
+	c = tr.connect("c", lasting)
+	var at []inbox.Position
+	for _, d := range c.State().Open {
+		at = append(at, d.Position)
+	}
+	again := c.read(at...)
+	same(tr, "open", payloads(again), []string{"in 0", "in 1", "in 2"})
+	for _, e := range again {
+		sameGrant(tr, e, inbox.Grant{QoS: 1})
+	}
+	c.only("last")
+	tr.connect("other", lasting).only("in 0", "unread 0", "out 0", "in 1", "unread 1", "out 1", "in 2", "unread 2", "out 2", "last")
 }

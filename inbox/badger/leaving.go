@@ -1,0 +1,118 @@
+package badger
+
+import (
+	"slices"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// leaving is a subscription that a session has given up, with what it had stored
+// but not been sent: that is not delivered, unless another subscription that it
+// had then matches too.
+type leaving struct {
+	filter string
+	until  inbox.Position // everything up to here was stored before
+	others []string       // the filters of those other subscriptions
+}
+
+// drops reports whether the message at p is given up.
+func (l *leaving) drops(p inbox.Position, topic string) bool {
+	matches := func(filter string) bool { return inbox.MatchTopic(filter, topic) }
+	return p <= l.until && matches(l.filter) && !slices.ContainsFunc(l.others, matches)
+}
+
+func drops(all []leaving, p inbox.Position, topic string) bool {
+	return slices.ContainsFunc(all, func(l leaving) bool { return l.drops(p, topic) })
+}
+
+// giveUp has h's session not be sent any more what it was subscribed to with a
+// filter. What it was sent is stored with it, so that a crash does not make that
+// look unsent.
+func (g *commitGroup) giveUp(h *handle, filter string) {
+	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() {
+		return
+	}
+	l := leaving{filter: filter, until: g.s.sequence, others: g.s.filtersOf(h.member)}
+	all := append(slices.Clip(g.s.leavings[h.member]), l)
+	all = all[max(0, len(all)-mostLeavings):]
+	g.s.leavings[h.member] = all
+	h.setLeavings(all)
+	g.saveState(h, false)
+}
+
+// mostLeavings bounds how many subscriptions a session may have given up with
+// something unread. What it had by an earlier one is then delivered after all.
+const mostLeavings = 64
+
+// mayHaveUnread reports whether something may be stored that Next has not
+// returned. Runs on the committer.
+func (h *handle) mayHaveUnread() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.caughtUp || len(h.ready) > 0 || h.promised > 0 || h.handed > h.last {
+		return true
+	}
+	return slices.ContainsFunc(h.sources, func(s *source) bool { return s.stream.head.Load() > uint64(h.last) })
+}
+
+// filtersOf returns the filters by which m gets messages.
+func (s *Store) filtersOf(m inbox.Member) (filters []string) {
+	for _, sub := range append(s.index.Subscriptions(m), s.streams.members.Subscriptions(m)...) {
+		filters = append(filters, sub.Filter)
+	}
+	return filters
+}
+
+// leftUntil returns up to where m has given up what it had by a filter, 0 if it
+// has not.
+func (s *Store) leftUntil(m inbox.Member, filter string) (p inbox.Position) {
+	for _, l := range s.leavings[m] {
+		if l.filter == filter {
+			p = max(p, l.until)
+		}
+	}
+	return p
+}
+
+// settleLeavings forgets the subscriptions of h's session that were given up and
+// of which nothing is left.
+func (g *commitGroup) settleLeavings(h *handle) {
+	all := g.s.leavings[h.member]
+	if len(all) == 0 {
+		return
+	}
+	done := h.finishedDurably()
+	var rest, gone []leaving
+	for _, l := range all {
+		if l.until <= done {
+			gone = append(gone, l)
+		} else {
+			rest = append(rest, l)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	if g.s.leavings[h.member] = rest; len(rest) == 0 {
+		delete(g.s.leavings, h.member)
+	}
+	h.setLeavings(rest)
+	for _, l := range gone {
+		g.putSubscription(h.member, l.filter)
+	}
+}
+
+// setLeavings replaces what h is not to be sent, and takes it out of what is
+// ready.
+func (h *handle) setLeavings(all []leaving) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leavings = all
+	h.ready = slices.DeleteFunc(h.ready, func(e inbox.Entry) bool {
+		gone := drops(all, e.Position, e.Envelope.Topic)
+		if gone {
+			h.bytes -= e.Envelope.Size()
+		}
+		return gone
+	})
+}

@@ -1,0 +1,313 @@
+package badger
+
+import (
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// subscribe adds or replaces one subscription of h's session, and reports
+// whether there was one. It stands in the index, or, if the filter has a stream
+// and the session is one that streams are for, makes the session a member from
+// here on.
+func (g *commitGroup) subscribe(h *handle, sub inbox.Subscription) (existed bool) {
+	s, m := g.s, h.member
+	if _, _, shared := inbox.Shared(sub.Filter); shared || !s.streamable(m, sub) {
+		existed = g.leave(m, sub.Filter)
+		existed = s.index.Subscribe(m, sub) || existed
+		g.putSubscription(m, sub.Filter)
+		g.joinGroup(sub.Filter)
+		return existed
+	}
+	st := s.streams.byFilter[sub.Filter]
+	if (st == nil || !st.open) && !g.wantsStream(m, sub.Filter) {
+		existed = s.index.Subscribe(m, sub)
+		g.putSubscription(m, sub.Filter)
+		return existed
+	}
+	if st == nil || !st.open {
+		st = g.openStream(sub.Filter)
+	}
+	existed = s.index.Unsubscribe(m, sub.Filter)
+	if was, member := s.streams.members.Subscription(m, sub.Filter); member {
+		existed = true
+		if was == withoutHandling(sub) {
+			return existed // as when a client comes back
+		}
+		g.endSegment(m, st, was)
+	}
+	g.join(m, st, sub)
+	return existed
+}
+
+// withoutHandling is a subscription as the index keeps it.
+func withoutHandling(sub inbox.Subscription) inbox.Subscription {
+	sub.RetainHandling = 0
+	return sub
+}
+
+// unsubscribe removes one subscription of h's session, and reports whether there
+// was one.
+func (g *commitGroup) unsubscribe(h *handle, filter string) (existed bool) {
+	m := h.member
+	existed = g.leave(m, filter)
+	existed = g.s.index.Unsubscribe(m, filter) || existed
+	if existed {
+		g.giveUp(h, filter)
+		g.putSubscription(m, filter)
+	}
+	g.leaveGroup(filter)
+	return existed
+}
+
+// streamable reports whether a subscription of m is one that streams are for:
+// the session outlives its link, and gets messages that are kept.
+func (s *Store) streamable(m inbox.Member, sub inbox.Subscription) bool {
+	sess := s.sessions.at(m)
+	return sub.QoS > 0 && sess.stored && !isGroup(sess.receiver)
+}
+
+// wantsStream reports whether a filter is to have a stream once m is subscribed
+// to it. It looks at the other subscribers only when there are enough.
+func (g *commitGroup) wantsStream(m inbox.Member, filter string) bool {
+	s := g.s
+	push, pull := s.streams.forced(filter)
+	switch {
+	case push || pull:
+		return pull
+	case s.streams.from <= 0 || s.index.Members(filter)+1 < s.streams.from:
+		return false
+	}
+	n := 1
+	for other, sub := range s.index.Subscribers(filter) {
+		if other != m && s.streamable(other, sub) {
+			n++
+		}
+	}
+	return n >= s.streams.from
+}
+
+// openStream makes the stream of a filter, or opens the one that is being read
+// to its end, and makes those its members that are subscribed already. What was
+// stored for them before stays where it is.
+func (g *commitGroup) openStream(filter string) *stream {
+	s := g.s
+	st := s.streams.byFilter[filter]
+	if st == nil {
+		m := s.sessions.add(session{
+			receiver: streamReceiver(filter), incarnation: g.nextIncarnation(),
+			stored: true, expiry: inbox.ExpiryNever, ended: g.now.UnixMilli(),
+		})
+		g.putSession(s.sessions.at(m))
+		st = s.addStream(filter, m)
+		st.head.Store(0)
+		st.known = true
+	}
+	before := s.subscribers(filter)
+	s.serve(st)
+	for _, b := range before {
+		s.index.Unsubscribe(b.member, filter)
+		g.join(b.member, st, b.sub)
+	}
+	return st
+}
+
+type subscriber struct {
+	member inbox.Member
+	sub    inbox.Subscription
+}
+
+// subscribers returns those in the index that a stream of the filter is for.
+func (s *Store) subscribers(filter string) (all []subscriber) {
+	for m, sub := range s.index.Subscribers(filter) {
+		if s.streamable(m, sub) {
+			all = append(all, subscriber{m, sub})
+		}
+	}
+	return all
+}
+
+// addStream notes a stream and its session.
+func (s *Store) addStream(filter string, m inbox.Member) *stream {
+	st := &stream{
+		filter: filter, member: m, incarnation: s.sessions.at(m).incarnation,
+		past: map[inbox.Member]*past{},
+	}
+	st.head.Store(headUnknown)
+	s.streams.byFilter[filter] = st
+	s.streams.byMember[m] = st
+	s.streams.unswept[st] = struct{}{}
+	return st
+}
+
+// serve has the index find the stream.
+func (s *Store) serve(st *stream) {
+	st.open = true
+	s.index.Subscribe(st.member, inbox.Subscription{Filter: st.filter, QoS: streamQoS, RetainAsPublished: true})
+}
+
+// join makes m a member of a stream from here on.
+func (g *commitGroup) join(m inbox.Member, st *stream, sub inbox.Subscription) {
+	s := g.s
+	s.streams.members.Subscribe(m, sub)
+	st.put(m, s.sequence)
+	if st.position(m) < s.sequence { // it has not finished what it read before
+		s.streams.pastOf(m, st).since = s.sequence
+	}
+	g.putSubscription(m, sub.Filter)
+	g.reread(m, st)
+}
+
+// leave ends m's membership in the stream of a filter, if it has one, and reports
+// whether it had. What it has not read of it is still read.
+func (g *commitGroup) leave(m inbox.Member, filter string) (was bool) {
+	s := g.s
+	st := s.streams.byFilter[filter]
+	if st == nil {
+		return false
+	}
+	sub, was := s.streams.members.Subscription(m, filter)
+	if !was {
+		return false
+	}
+	s.streams.members.Unsubscribe(m, filter)
+	g.endSegment(m, st, sub)
+	g.reread(m, st)
+	g.shrink(st)
+	return true
+}
+
+// endSegment has m read a stream to here, with the options that it had, unless
+// there is nothing to be read.
+func (g *commitGroup) endSegment(m inbox.Member, st *stream, sub inbox.Subscription) {
+	since := st.since(m)
+	p := g.s.streams.pastOf(m, st)
+	if inbox.Position(st.head.Load()) > since {
+		p.add(segment{since: since, until: g.s.sequence, sub: sub})
+	}
+}
+
+// reread has m, if it is connected, read a stream as it is said now.
+func (g *commitGroup) reread(m inbox.Member, st *stream) {
+	h := g.s.sessions.at(m).owner
+	if h == nil {
+		return
+	}
+	h.attached = true
+	sources := g.s.sources(m, st)
+	h.setSources(st, sources)
+	it := fanItem{kind: fanLeave, stream: st, to: h}
+	if n := len(sources); n > 0 && sources[n-1].until == endless {
+		it.kind, it.source = fanJoin, sources[n-1]
+	}
+	g.fan = append(g.fan, it)
+}
+
+// sources returns how m reads a stream: what it has still to read, and, if it is
+// a member, what comes.
+func (s *Store) sources(m inbox.Member, st *stream) (all []*source) {
+	if p := st.past[m]; p != nil {
+		for _, seg := range p.segments {
+			all = append(all, &source{stream: st, segment: seg})
+		}
+	}
+	if sub, ok := s.streams.members.Subscription(m, st.filter); ok {
+		all = append(all, &source{stream: st, segment: segment{since: st.since(m), until: endless, sub: sub}})
+	}
+	return all
+}
+
+// shrink closes a stream that has few members left, and ends one that nobody
+// reads.
+func (g *commitGroup) shrink(st *stream) {
+	s := g.s
+	n := s.streams.members.Members(st.filter)
+	push, pull := s.streams.forced(st.filter)
+	if st.open && (n == 0 || push || !pull && (s.streams.from <= 0 || n < s.streams.from/shrinkTo)) {
+		g.closeStream(st)
+	}
+	if len(st.readers) == 0 && s.streams.byFilter[st.filter] == st {
+		g.end(st.member)
+	}
+}
+
+// shrinkTo is the part of the members at which a stream begins that must stay for
+// it to go on: far enough from all of them that nobody who comes and goes makes
+// it begin and end again.
+const shrinkTo = 4
+
+// closeStream has the members of a stream get references from now on. They read
+// what is in it to its end.
+func (g *commitGroup) closeStream(st *stream) {
+	s := g.s
+	st.open = false
+	s.index.Unsubscribe(st.member, st.filter)
+	var all []subscriber
+	for m, sub := range s.streams.members.Subscribers(st.filter) {
+		all = append(all, subscriber{m, sub})
+	}
+	for _, r := range all {
+		s.streams.members.Unsubscribe(r.member, st.filter)
+		s.index.Subscribe(r.member, r.sub)
+		g.endSegment(r.member, st, r.sub)
+		g.putSubscription(r.member, st.filter)
+		g.reread(r.member, st)
+	}
+}
+
+// settlePast forgets what m has finished of its past in a stream.
+func (g *commitGroup) settlePast(m inbox.Member, st *stream, finished inbox.Position) {
+	s, p := g.s, st.past[m]
+	n := 0
+	for n < len(p.segments) && p.segments[n].until <= finished {
+		n++
+	}
+	_, member := s.streams.members.Subscription(m, st.filter)
+	over := n == len(p.segments) && (!member || p.since <= finished)
+	if n == 0 && !over {
+		return
+	}
+	p.segments = p.segments[n:]
+	if over {
+		s.streams.forget(m, st)
+		if !member {
+			st.remove(m)
+		}
+	}
+	g.putSubscription(m, st.filter)
+	g.reread(m, st)
+}
+
+// leaveStreams forgets a session that ends in all its streams.
+func (g *commitGroup) leaveStreams(m inbox.Member) {
+	s := g.s
+	for _, st := range s.streams.of(m) {
+		st.remove(m)
+		s.streams.forget(m, st)
+		s.streams.members.Unsubscribe(m, st.filter)
+		s.streams.unswept[st] = struct{}{} // it may have been the slowest
+		defer g.shrink(st)
+	}
+	delete(s.leavings, m)
+	if st := s.streams.byMember[m]; st != nil { // it is a stream's own
+		delete(s.streams.byMember, m)
+		delete(s.streams.byFilter, st.filter)
+		delete(s.streams.unswept, st)
+	}
+}
+
+// attach has a receiver that has just connected read all its streams.
+func (g *commitGroup) attach(h *handle) {
+	for _, st := range g.s.streams.of(h.member) {
+		g.reread(h.member, st)
+	}
+	h.setLeavings(g.s.leavings[h.member])
+}
+
+// detach notes how far a receiver whose inbox is given up has come in its
+// streams, and has them handed to it no more.
+func (g *commitGroup) detach(h *handle) {
+	done := h.finished()
+	for _, src := range h.allSources() {
+		src.stream.advance(h.member, done)
+		g.fan = append(g.fan, fanItem{kind: fanLeave, stream: src.stream, to: h})
+	}
+}

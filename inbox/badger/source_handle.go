@@ -1,0 +1,71 @@
+package badger
+
+import (
+	"slices"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// reading is where a receiver's entries are: in blocks of its own, and in those of
+// its streams.
+type reading struct {
+	receiver    inbox.Receiver
+	incarnation incarnation
+	sources     []*source
+	leavings    []leaving
+}
+
+func (h *handle) readingLocked() reading {
+	return reading{h.receiver, h.incarnation, h.sources, h.leavings}
+}
+
+func (h *handle) allSources() []*source {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sources
+}
+
+// setSources replaces what h reads of a stream.
+func (h *handle) setSources(st *stream, sources []*source) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	others := slices.DeleteFunc(slices.Clone(h.sources), func(s *source) bool { return s.stream == st })
+	h.sources = append(others, sources...)
+}
+
+// durable notes a delivery state that is being stored. What follows from it is
+// used in later commits only.
+func (h *handle) durable(st inbox.State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sent, h.open = st.Sent, 0
+	if len(st.Open) > 0 {
+		h.open = st.Open[0].Position
+	}
+}
+
+// finishedDurably returns up to where everything is finished by what is stored.
+func (h *handle) finishedDurably() inbox.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.finishedDurablyLocked()
+}
+
+func (h *handle) finishedDurablyLocked() inbox.Position {
+	if h.open != 0 {
+		return h.open - 1
+	}
+	return h.sent
+}
+
+// finished returns up to where nothing is left for the receiver to get or to
+// acknowledge. That may be more than was sent, if all that was found since is for
+// others: a member with No Local does not hold up its own messages.
+func (h *handle) finished() inbox.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open == 0 && len(h.ready) == 0 && h.sent >= h.returned {
+		return max(h.sent, h.position)
+	}
+	return h.finishedDurablyLocked()
+}

@@ -1,0 +1,168 @@
+package badger
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// subscriptionVersion is the version of the subscription record, which stands
+// under the session's incarnation and the filter:
+//
+//	[version, filter, qos, no local, retain as published, retain handling, identifier,
+//	 subscribed, member, since, left, past]
+//
+// What is behind the identifier says how the session reads the stream of the
+// filter, if there is one; past is a string of uvarints, four for each segment:
+//
+//	since  until - since  QoS | no local << 2 | retain as published << 3  identifier
+const subscriptionVersion = 1
+
+// subscriptionRecord is what a session has of one filter.
+type subscriptionRecord struct {
+	inbox.Subscription
+
+	subscribed bool           // otherwise it has left, and has not finished
+	member     bool           // of the stream, rather than in the index
+	since      inbox.Position // where the membership begins
+	left       inbox.Position // what was stored up to here is given up; 0 if nothing is
+	past       []segment
+}
+
+// subscription returns what m's session has of a filter, and whether that is
+// anything.
+func (s *Store) subscription(m inbox.Member, filter string) (r subscriptionRecord, ok bool) {
+	r.Filter, r.left = filter, s.leftUntil(m, filter)
+	var sub inbox.Subscription
+	if sub, r.subscribed = s.index.Subscription(m, filter); r.subscribed {
+		r.Subscription = sub
+	}
+	if st := s.streams.byFilter[filter]; st != nil {
+		if sub, r.member = s.streams.members.Subscription(m, filter); r.member {
+			r.Subscription, r.subscribed, r.since = sub, true, st.since(m)
+		}
+		if p := st.past[m]; p != nil {
+			r.past = p.segments
+		}
+	}
+	return r, r.subscribed || r.left > 0 || len(r.past) > 0
+}
+
+// putSubscription writes what m's session has of a filter, or deletes it if that
+// is nothing.
+func (g *commitGroup) putSubscription(m inbox.Member, filter string) {
+	sess := g.s.sessions.at(m)
+	if !sess.stored {
+		return
+	}
+	key := subscriptionKey(sess.incarnation, filter)
+	r, ok := g.s.subscription(m, filter)
+	if !ok {
+		g.delete(key)
+		return
+	}
+	value, err := appendSubscription(nil, r)
+	if err != nil {
+		g.s.fail(fmt.Errorf("encode subscription: %w", err))
+		return
+	}
+	g.put(key, value)
+}
+
+func appendSubscription(dst []byte, r subscriptionRecord) ([]byte, error) {
+	return appendRecord(dst, subscriptionVersion, r.Filter, uint64(r.QoS), r.NoLocal, r.RetainAsPublished,
+		uint64(r.RetainHandling), uint64(r.Identifier), r.subscribed, r.member, uint64(r.since), uint64(r.left), appendPast(nil, r.past))
+}
+
+func parseSubscription(b []byte) (subscriptionRecord, error) {
+	d, err := openRecord("subscription", b, subscriptionVersion, 12)
+	if err != nil {
+		return subscriptionRecord{}, err
+	}
+	r := subscriptionRecord{
+		Subscription: inbox.Subscription{
+			Filter:            d.string(),
+			QoS:               byte(d.uint()),
+			NoLocal:           d.bool(),
+			RetainAsPublished: d.bool(),
+			RetainHandling:    byte(d.uint()),
+			Identifier:        uint32(d.uint()),
+		},
+		subscribed: d.bool(),
+		member:     d.bool(),
+		since:      inbox.Position(d.uint()),
+		left:       inbox.Position(d.uint()),
+	}
+	past := d.bytes()
+	if err := d.err(); err != nil {
+		return r, err
+	}
+	r.past, err = parsePast(past, r.Filter)
+	return r, err
+}
+
+func appendPast(dst []byte, past []segment) []byte {
+	for _, s := range past {
+		options := uint64(s.sub.QoS)
+		if s.sub.NoLocal {
+			options |= 1 << 2
+		}
+		if s.sub.RetainAsPublished {
+			options |= 1 << 3
+		}
+		for _, v := range [...]uint64{uint64(s.since), uint64(s.until - s.since), options, uint64(s.sub.Identifier)} {
+			dst = binary.AppendUvarint(dst, v)
+		}
+	}
+	return dst
+}
+
+func parsePast(b []byte, filter string) (past []segment, err error) {
+	for len(b) > 0 {
+		var v [4]uint64
+		for i := range v {
+			n := 0
+			if v[i], n = binary.Uvarint(b); n <= 0 {
+				return nil, fmt.Errorf("read subscription record: past: %w", inbox.ErrDamaged)
+			}
+			b = b[n:]
+		}
+		past = append(past, segment{
+			since: inbox.Position(v[0]), until: inbox.Position(v[0] + v[1]),
+			sub: inbox.Subscription{
+				Filter: filter, QoS: byte(v[2] & 3), NoLocal: v[2]&(1<<2) != 0, RetainAsPublished: v[2]&(1<<3) != 0,
+				Identifier: uint32(v[3]),
+			},
+		})
+	}
+	return past, nil
+}
+
+// loadSubscription notes what a session has of one filter.
+func (s *Store) loadSubscription(m inbox.Member, r subscriptionRecord) error {
+	st := s.streams.byFilter[r.Filter]
+	if st == nil && (r.member || len(r.past) > 0) {
+		return fmt.Errorf("subscription to %q reads a stream that is not there: %w", r.Filter, inbox.ErrDamaged)
+	}
+	switch {
+	case r.member:
+		s.streams.members.Subscribe(m, r.Subscription)
+	case r.subscribed:
+		s.index.Subscribe(m, r.Subscription)
+	}
+	if r.left > 0 {
+		s.leavings[m] = append(s.leavings[m], leaving{filter: r.Filter, until: r.left})
+	}
+	if !r.member && len(r.past) == 0 {
+		return nil
+	}
+	from := r.since
+	if len(r.past) > 0 {
+		from = 0 // how far it has come says its delivery state
+		p := s.streams.pastOf(m, st)
+		p.segments, p.since = r.past, r.since
+	}
+	st.readers = append(st.readers, reader{m, from})
+	return nil
+}
