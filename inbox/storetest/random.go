@@ -281,6 +281,9 @@ func (w *world) open(r inbox.Receiver) {
 
 func (w *world) subscribe(m *model) {
 	s := randomSubscription(w.random)
+	if slices.ContainsFunc(m.entries[m.read:], func(e modelEntry) bool { return e.givenUp }) {
+		s.RetainHandling = 2 // copies of what was given up could not be told from it
+	}
 	w.note("%q subscribes %+v", m.client.receiver, s)
 	existed := m.client.add(s)
 	i := m.find(s.Filter)
