@@ -318,7 +318,7 @@ func TestIndexPacksText(t *testing.T) {
 	for i := range 1000 {
 		x.Unsubscribe(Member(i+1), fmt.Sprintf("%d/%s", i, long))
 	}
-	if got := len(x.tree.text.bytes); got > 600_000 {
+	if got := x.tree.text.size(); got > 600_000 {
 		t.Errorf("%d bytes of text are kept for 1000 short levels", got)
 	}
 	for i := range 1000 {
