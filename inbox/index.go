@@ -264,35 +264,47 @@ func (x *Index) appendAll(dst []Match, s set, from Member) []Match {
 	}
 	dst = slices.Grow(dst, x.lists.len(s))
 	for _, p := range x.lists.parts(s, &x.space) {
-		for _, e := range p {
-			if e.member != from || !e.options.noLocal() {
-				dst = append(dst, x.match(e))
-			}
+		dst = x.appendPart(dst, p, from)
+	}
+	return dst
+}
+
+func (x *Index) appendPart(dst []Match, part []entry, from Member) []Match {
+	for _, e := range part {
+		if e.member != from || !e.options.noLocal() {
+			dst = append(dst, x.match(e))
 		}
 	}
 	return dst
 }
 
 // appendMissing appends the members that are not in dst[start:] and merges the
-// others. The place of a member is a hint that may be left over from an earlier
-// call; only the member found there proves it.
+// others.
 func (x *Index) appendMissing(dst []Match, start int, s set, from Member) []Match {
 	for _, p := range x.lists.parts(s, &x.space) {
 		if highest := int(p[len(p)-1].member); highest >= len(x.place) {
 			x.place = append(x.place, make([]uint32, highest+1-len(x.place))...)
 		}
-		for _, e := range p {
-			if e.member == from && e.options.noLocal() {
-				continue
-			}
-			i := start + int(x.place[e.member])
-			if i < len(dst) && dst[i].Member == e.member {
-				dst[i].merge(e.options)
-				continue
-			}
-			x.place[e.member] = uint32(len(dst) - start)
-			dst = append(dst, x.match(e))
+		dst = x.mergePart(dst, start, p, from)
+	}
+	return dst
+}
+
+// mergePart does what appendMissing does with a part. The place of a member is a
+// hint that may be left over from an earlier call; only the member found there
+// proves it.
+func (x *Index) mergePart(dst []Match, start int, part []entry, from Member) []Match {
+	for _, e := range part {
+		if e.member == from && e.options.noLocal() {
+			continue
 		}
+		i := start + int(x.place[e.member])
+		if i < len(dst) && dst[i].Member == e.member {
+			dst[i].merge(e.options)
+			continue
+		}
+		x.place[e.member] = uint32(len(dst) - start)
+		dst = append(dst, x.match(e))
 	}
 	return dst
 }
