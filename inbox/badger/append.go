@@ -73,7 +73,7 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 			QoS:         min(e.QoS, m.QoS),
 			Retain:      e.Retain && m.RetainAsPublished,
 			Identifiers: m.Identifiers,
-		}, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner.isBehind())
+		}, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner().isBehind())
 	}
 	g.keep(e.ID.Sequence, e, record, e.Time)
 	if e.Retain {
@@ -88,17 +88,17 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 // With keep it is kept at QoS 0 too.
 func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, grant inbox.Grant, keep bool) {
 	sess := g.s.sessions.at(m)
-	h := sess.owner
+	h := sess.owner()
 	if grant.QoS == 0 && !keep {
 		if h != nil && h.live != nil {
 			g.handover = append(g.handover, handover{to: h, entry: inbox.Entry{Envelope: e, Grant: grant}})
 		}
 		return
 	}
-	inMemory := !sess.stored && h.reserve(e.Size())
+	inMemory := !sess.stored() && h.reserve(e.Size())
 	if !inMemory {
-		if !sess.stored && !sess.spilled {
-			sess.spilled = true // after a restart this is to be purged
+		if !sess.stored() && !sess.spilled() {
+			sess.setSpilled() // after a restart this is to be purged
 			g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
 		}
 		g.kept = append(g.kept, kept{member: m, grant: grant})

@@ -108,7 +108,7 @@ func TestOpenInChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := opened{Took: time.Since(start), Status: status(t)}
-	o.Sessions = len(s.sessions.byMember) - 1
+	o.Sessions = int(s.sessions.used) - 1
 	o.Matched = len(s.index.Match("all/devices", 0, nil)) + len(s.index.Match("device/device-000123/command", 0, nil))
 	runtime.GC()
 	var m runtime.MemStats

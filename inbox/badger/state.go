@@ -47,12 +47,12 @@ func (g *commitGroup) saveState(h *handle, closed bool) {
 		return
 	}
 	sess := g.s.sessions.at(h.member)
-	if !sess.stored && !sess.spilled {
+	if !sess.stored() && !sess.spilled() {
 		return
 	}
 	st := h.withoutGiven(h.state())
 	g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
-	if !sess.stored {
+	if !sess.stored() {
 		return
 	}
 	value := binary.AppendUvarint([]byte{stateVersion}, uint64(g.s.sweeper.sweptUpTo(h.incarnation)))
