@@ -140,6 +140,8 @@ func (s *Store) loadMeta(txn *badger.Txn) error {
 // loadSessions fills the sessions and the index. Cost: about 1 µs for a session
 // with one subscription.
 func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
+	subscriptions := readAhead(s.db, []byte{prefixSubscription})
+	defer subscriptions.close()
 	err = each(txn, []byte{prefixSession}, func(_, v []byte) error {
 		sess, err := parseSession(v)
 		if err == nil {
@@ -151,13 +153,10 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 		return left, err
 	}
 	s.sessions.sortByIncarnation()
-	named := make(chan struct{})
-	go func() { // meanwhile nobody else needs the names
-		s.sessions.nameAll()
-		close(named)
-	}()
-	err = s.loadSubscriptions(txn)
-	<-named
+	groups := make(chan []inbox.Member, 1)
+	go func() { groups <- s.sessions.nameAll() }() // meanwhile nobody else needs the names
+	err = s.loadSubscriptions(subscriptions)
+	left.lonely(s, <-groups)
 	if err != nil {
 		return left, err
 	}
@@ -174,9 +173,9 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 // loadSubscriptions fills the index. Their keys are in the order of incarnations,
 // and so are the members: each is above those before, and goes to the end of the
 // members of its filters.
-func (s *Store) loadSubscriptions(txn *badger.Txn) error {
+func (s *Store) loadSubscriptions(all *ahead) error {
 	m := inbox.Member(1)
-	return each(txn, []byte{prefixSubscription}, func(k, v []byte) error {
+	return all.each(func(k, v []byte) error {
 		inc := keyIncarnationOf(k)
 		for m < s.sessions.used && s.sessions.at(m).incarnation < inc {
 			m++
@@ -202,7 +201,7 @@ func (s *Store) findLeft(left *leftovers, now int64) {
 			sess.ended = now
 			left.cut = append(left.cut, m)
 		}
-		if s.isLonely(m) || sess.over() <= now {
+		if sess.over() <= now {
 			left.stale = append(left.stale, m)
 		} else {
 			s.note(m)
@@ -212,10 +211,13 @@ func (s *Store) findLeft(left *leftovers, now int64) {
 	heap.Init(&s.timers)
 }
 
-// isLonely reports whether m is a group without members.
-func (s *Store) isLonely(m inbox.Member) bool {
-	r := s.sessions.nameOf(m)
-	return isGroup(r) && s.index.Members(string(r[1:])) == 0
+// lonely adds the groups that have no members.
+func (left *leftovers) lonely(s *Store, groups []inbox.Member) {
+	for _, m := range groups {
+		if s.index.Members(string(s.sessions.nameOf(m)[1:])) == 0 {
+			left.stale = append(left.stale, m)
+		}
+	}
 }
 
 // each calls f with every key and value of a prefix; they are valid only

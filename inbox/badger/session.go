@@ -161,12 +161,16 @@ func (s *sessions) sortByIncarnation() {
 	}
 }
 
-// nameAll has the sessions found by their receivers.
-func (s *sessions) nameAll() {
+// nameAll has the sessions found by their receivers, and returns those of groups.
+func (s *sessions) nameAll() (groups []inbox.Member) {
 	s.byReceiver.reserve(int(s.used), s.nameOf)
 	for m := inbox.Member(1); m < s.used; m++ {
 		s.byReceiver.insert(m, s.nameOf)
+		if isGroup(s.nameOf(m)) {
+			groups = append(groups, m)
+		}
 	}
+	return groups
 }
 
 // ofIncarnation returns the session of an incarnation, 0 if there is none. It is
