@@ -29,9 +29,9 @@ type Match struct {
 // last level. The caller has checked that, and has set its own limit on the
 // number of levels.
 //
-// Memory: about 60 bytes for a subscription whose filter shares only its
-// beginning with others ("inbox/c1/#", "device/c1/command"), and the text that
-// it does not share; about 13 if others have the same filter.
+// Memory: about 40 bytes for a subscription whose filter shares only its
+// beginning with others, and the text that it does not share ("c1/command" of
+// "device/c1/command"); about 12 if others have the same filter.
 // What removed subscriptions occupied is used again; the index does not shrink.
 type Index struct {
 	tree    tree

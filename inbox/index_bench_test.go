@@ -95,6 +95,21 @@ func BenchmarkIndexMemory(b *testing.B) {
 	}
 }
 
+// One member of very many leaves a filter, and another comes.
+func BenchmarkIndexChurn(b *testing.B) {
+	x := NewIndex()
+	const n = 1_000_000
+	for i := range n {
+		x.Subscribe(Member(i+1), Subscription{Filter: "all/devices", QoS: 1})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		m := Member(1 + rand.IntN(n))
+		x.Unsubscribe(m, "all/devices")
+		x.Subscribe(m, Subscription{Filter: "all/devices", QoS: 1})
+	}
+}
+
 // heap returns the bytes in use after a collection.
 func heap() uint64 {
 	runtime.GC()

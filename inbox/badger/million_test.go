@@ -84,8 +84,8 @@ func (f fleet) options(dir string) Options {
 type opened struct {
 	Took     time.Duration
 	Sessions int
-	Matched  int
 	Heap     uint64            // bytes in use after a collection
+	Matched  int               // receivers of two topics
 	Status   map[string]uint64 // the sizes in /proc/self/status, bytes
 }
 
@@ -109,11 +109,11 @@ func TestOpenInChild(t *testing.T) {
 	}
 	o := opened{Took: time.Since(start), Status: status(t)}
 	o.Sessions = int(s.sessions.used) - 1
-	o.Matched = len(s.index.Match("all/devices", 0, nil)) + len(s.index.Match("device/device-000123/command", 0, nil))
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	o.Heap = m.HeapAlloc
+	o.Matched = len(s.index.Match("all/devices", 0, nil)) + len(s.index.Match("device/device-000123/command", 0, nil))
 	if err := json.NewEncoder(os.Stderr).Encode(o); err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +153,37 @@ func openInChild(t testing.TB, dir string) (o opened) {
 		t.Fatalf("%v: %s", err, said.String())
 	}
 	return o
+}
+
+// What a session costs whose receiver is away, measured on a process that has
+// opened a store of many.
+func TestManySessionsAreSmall(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("asks Linux what a process has in memory")
+	}
+	const n, limit = 100_000, 220
+	empty := t.TempDir()
+	fleet{}.fill(t, empty, 0)
+	without := openInChild(t, empty)
+	for _, f := range fleets {
+		t.Run(f.name, func(t *testing.T) {
+			dir := t.TempDir()
+			f.fill(t, dir, n)
+			o := openInChild(t, dir)
+			if o.Sessions != n || o.Matched == 0 {
+				t.Fatalf("%d sessions, %d of them match, want %d and some", o.Sessions, o.Matched, n)
+			}
+			heap := (float64(o.Heap) - float64(without.Heap)) / n
+			resident := (float64(o.resident()) - float64(without.resident())) / n
+			t.Logf("%.0f bytes a session, %.0f of resident memory", heap, resident)
+			if heap > limit {
+				t.Errorf("%.0f bytes a session, want at most %d", heap, limit)
+			}
+			if resident > 2*limit && !raceEnabled { // which has memory of its own
+				t.Errorf("%.0f bytes of resident memory a session, want at most %d", resident, 2*limit)
+			}
+		})
+	}
 }
 
 // A million sessions whose receivers are away: what the process that opens
