@@ -10,24 +10,29 @@ import (
 )
 
 func BenchmarkIndexMatch(b *testing.B) {
-	own := NewIndex()
-	for i := range 1_000_000 {
-		own.Subscribe(Member(i+1), Subscription{Filter: fmt.Sprintf("inbox/client%d/#", i), QoS: 1})
+	for _, c := range []struct{ name, filter, topic string }{
+		{"one of 1000000", "inbox/client%d/#", "inbox/client%d/chat"},
+		{"one of 1000000 with three levels", "device/client%d/command", "device/client%d/command"},
+	} {
+		own := NewIndex()
+		for i := range 1_000_000 {
+			own.Subscribe(Member(i+1), Subscription{Filter: fmt.Sprintf(c.filter, i), QoS: 1})
+		}
+		b.Run(c.name, func(b *testing.B) {
+			topics := make([]string, 1<<16)
+			for i := range topics {
+				topics[i] = fmt.Sprintf(c.topic, rand.IntN(1_000_000))
+			}
+			var dst []Match
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				dst = own.Match(topics[i%len(topics)], 0, dst[:0])
+			}
+			if len(dst) != 1 {
+				b.Fatal(dst)
+			}
+		})
 	}
-	b.Run("one of 1000000", func(b *testing.B) {
-		topics := make([]string, 1<<16)
-		for i := range topics {
-			topics[i] = fmt.Sprintf("inbox/client%d/chat", rand.IntN(1_000_000))
-		}
-		var dst []Match
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			dst = own.Match(topics[i%len(topics)], 0, dst[:0])
-		}
-		if len(dst) != 1 {
-			b.Fatal(dst)
-		}
-	})
 	b.Run("65535 slashes", func(b *testing.B) {
 		x := NewIndex()
 		x.Subscribe(1, Subscription{Filter: "#"})

@@ -161,7 +161,11 @@ func TestManySessionsAreSmall(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("asks Linux what a process has in memory")
 	}
-	const n, limit = 100_000, 220
+	const (
+		n             = 100_000
+		heapLimit     = 400 // Badger may have a memtable or two more at one time than at another
+		residentLimit = 250
+	)
 	empty := t.TempDir()
 	fleet{}.fill(t, empty, 0)
 	without := openInChild(t, empty)
@@ -176,11 +180,11 @@ func TestManySessionsAreSmall(t *testing.T) {
 			heap := (float64(o.Heap) - float64(without.Heap)) / n
 			resident := (float64(o.resident()) - float64(without.resident())) / n
 			t.Logf("%.0f bytes a session, %.0f of resident memory", heap, resident)
-			if heap > limit {
-				t.Errorf("%.0f bytes a session, want at most %d", heap, limit)
+			if heap > heapLimit {
+				t.Errorf("%.0f bytes a session, want at most %d", heap, heapLimit)
 			}
-			if resident > 2*limit && !raceEnabled { // which has memory of its own
-				t.Errorf("%.0f bytes of resident memory a session, want at most %d", resident, 2*limit)
+			if resident > residentLimit && !raceEnabled { // the race detector has memory of its own
+				t.Errorf("%.0f bytes of resident memory a session, want at most %d", resident, residentLimit)
 			}
 		})
 	}
