@@ -86,7 +86,7 @@ func (g *commitGroup) runTimers() {
 	for n := 0; n < timersAtOnce && len(s.timers) > 0 && s.timers[0].at <= now; n++ {
 		t := heap.Pop(&s.timers).(timer)
 		sess := s.sessions.at(t.member)
-		if sess.incarnation == 0 || uint32(sess.incarnation) != t.incarnation {
+		if low := uint32(sess.incarnation); sess.incarnation == 0 || low != t.incarnation {
 			continue
 		}
 		if sess.timer == s.sessions.tenths(t.at) {
@@ -112,18 +112,18 @@ const never = math.MaxInt64
 
 // over is when the session ends, in Unix milliseconds; never while it has an
 // owner.
-func (sess sessionRef) over() int64 {
-	if sess.ended == 0 || sess.expiry == inbox.ExpiryNever {
+func (s sessionRef) over() int64 {
+	if s.ended == 0 || s.expiry == inbox.ExpiryNever {
 		return never
 	}
-	return sess.ended + int64(sess.expiry)*1000
+	return s.ended + int64(s.expiry)*1000
 }
 
 // willDue is when the session's will is published if the session is still there
 // then; never if it has no will.
-func (sess sessionRef) willDue() int64 {
-	if sess.ended == 0 || sess.will() == nil {
+func (s sessionRef) willDue() int64 {
+	if s.ended == 0 || s.will() == nil {
 		return never
 	}
-	return sess.ended + int64(sess.will().Delay)*1000
+	return s.ended + int64(s.will().Delay)*1000
 }
