@@ -92,7 +92,9 @@ func (x *Index) Subscriptions(m Member) []Subscription {
 	refs := x.filters.of(m)
 	subs := make([]Subscription, 0, len(refs))
 	for _, r := range refs {
-		subs = append(subs, x.lists.of(x.tree.get(r), m).subscription(x.tree.filter(r)))
+		if o, ok := x.lists.of(x.tree.get(r), m); ok {
+			subs = append(subs, o.subscription(x.tree.filter(r)))
+		}
 	}
 	return subs
 }

@@ -110,18 +110,25 @@ func (l *lists) len(s set) (n int) {
 	return n
 }
 
-// of returns the options of a member that is in the set.
-func (l *lists) of(s set, m Member) options {
-	if s.single() {
-		return s.options
+// of returns the options of a member, and whether it is in the set.
+func (l *lists) of(s set, m Member) (options, bool) {
+	if s.empty() || s.single() {
+		return s.options, s.single() && s.member == m
 	}
 	list := l.all[s.options]
 	if list == nil {
 		parts := l.large[uint32(s.options)]
-		list = parts[partOf(parts, m)]
+		i := partOf(parts, m)
+		if i == len(parts) {
+			return 0, false
+		}
+		list = parts[i]
 	}
-	i, _ := slices.BinarySearchFunc(list, m, entry.compare)
-	return list[i].options
+	i, ok := slices.BinarySearchFunc(list, m, entry.compare)
+	if !ok {
+		return 0, false
+	}
+	return list[i].options, true
 }
 
 // put adds e to the set, or replaces the entry of the same member and reports

@@ -508,6 +508,12 @@ func TestIndexParts(t *testing.T) {
 			}
 			n += len(p)
 		}
+		for range 100 {
+			m := Member(1 + rng.IntN(members))
+			if _, ok := x.lists.of(x.tree.get(r), m); ok != want[m] {
+				t.Fatalf("step %d: member %d is there: %v, want %v", step, m, ok, want[m])
+			}
+		}
 		if n != len(want) || x.Members("all") != n {
 			t.Fatalf("step %d: %d members in parts, %d counted, want %d", step, n, x.Members("all"), len(want))
 		}
