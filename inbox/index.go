@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"iter"
 	"slices"
 	"strings"
@@ -28,9 +29,9 @@ type Match struct {
 // last level. The caller has checked that, and has set its own limit on the
 // number of levels.
 //
-// Memory: about 75 bytes for a subscription that adds one level of its own
-// ("inbox/c1", "inbox/c1/#"), about 135 if it adds two ("device/c1/command"),
-// and about 17 if others have the same filter; half of that is kept by member.
+// Memory: about 40 bytes for a subscription whose filter shares only its
+// beginning with others, and the text that it does not share ("c1/command" of
+// "device/c1/command"); about 12 if others have the same filter.
 // What removed subscriptions occupied is used again; the index does not shrink.
 type Index struct {
 	tree    tree
@@ -39,10 +40,12 @@ type Index struct {
 	len     int
 
 	// Working space of Match.
-	here, next []uint32 // nodes reached so far, and by one more level
-	found      []set    // of the filters that match
-	place      []uint32 // by member: where in the result it may be
-	singles    []uint32 // 0, 1, 2, ...: lists of one identifier are cut from it
+	reached []reached    // nodes to go on from
+	levels  []topicLevel // of the topic, as far as they were looked at
+	found   []set        // of the filters that match
+	place   []uint32     // by member: where in the result it may be
+	space   space        // of the set at hand
+	singles []uint32     // 0, 1, 2, ...: lists of one identifier are cut from it
 }
 
 // identifiersKept is how many identifiers have a ready list. Clients count
@@ -64,23 +67,13 @@ func (x *Index) Len() int { return x.len }
 // Subscribe adds a subscription of m, or replaces the one with the same filter
 // [MQTT-3.8.4-3], and reports whether there was one.
 //
-// Cost: O(levels). Members of one filter are kept in order: a member above all
-// others is appended, any other moves 8 bytes for each that is above it.
+// Cost: O(levels), and for a filter of many members a search among them.
 func (x *Index) Subscribe(m Member, s Subscription) (existed bool) {
-	n, deep := uint32(root), false
-	for level := range strings.SplitSeq(s.Filter, "/") {
-		if deep = level == "#"; deep {
-			break
-		}
-		n = x.tree.grow(n, level)
-	}
-	existed = x.lists.put(x.tree.set(n, deep), entry{m, packOptions(s)})
+	r := x.tree.grow(s.Filter)
+	existed = x.lists.put(x.tree.set(r), entry{m, packOptions(s)})
 	if !existed {
-		x.filters.add(m, refer(n, deep))
+		x.filters.add(m, r)
 		x.len++
-	}
-	if int(m) >= len(x.place) {
-		x.place = append(x.place, make([]uint32, int(m)+1-len(x.place))...)
 	}
 	return existed
 }
@@ -88,26 +81,12 @@ func (x *Index) Subscribe(m Member, s Subscription) (existed bool) {
 // Unsubscribe removes the subscription of m with exactly this filter
 // [MQTT-3.10.4-1] and reports whether there was one. Cost: as for Subscribe.
 func (x *Index) Unsubscribe(m Member, filter string) (existed bool) {
-	r, ok := x.lookUp(filter)
+	r, ok := x.tree.lookUp(filter)
 	return ok && x.remove(m, r)
 }
 
-// lookUp finds a filter, and reports whether some member may have it.
-func (x *Index) lookUp(filter string) (filterRef, bool) {
-	n, deep := uint32(root), false
-	for level := range strings.SplitSeq(filter, "/") {
-		if deep = level == "#"; deep {
-			break
-		}
-		if n = x.tree.child(n, level); n == none {
-			return noFilter, false
-		}
-	}
-	return refer(n, deep), true
-}
-
 func (x *Index) remove(m Member, r filterRef) (existed bool) {
-	if !x.lists.remove(x.tree.set(r.node(), r.deep()), m) {
+	if x.tree.get(r).empty() || !x.lists.remove(x.tree.set(r), m) {
 		return false
 	}
 	x.filters.remove(m, r)
@@ -118,15 +97,11 @@ func (x *Index) remove(m Member, r filterRef) (existed bool) {
 
 // Members returns how many members have a subscription with exactly this filter.
 func (x *Index) Members(filter string) int {
-	r, ok := x.lookUp(filter)
+	r, ok := x.tree.lookUp(filter)
 	if !ok {
 		return 0
 	}
-	s := *x.tree.set(r.node(), r.deep())
-	if s.empty() {
-		return 0
-	}
-	return len(x.lists.entries(s))
+	return x.lists.len(x.tree.get(r))
 }
 
 // Subscribers yields every member that has a subscription with exactly this
@@ -135,21 +110,16 @@ func (x *Index) Members(filter string) int {
 // filter, then a few nanoseconds for each member.
 func (x *Index) Subscribers(filter string) iter.Seq2[Member, Subscription] {
 	return func(yield func(Member, Subscription) bool) {
-		r, ok := x.lookUp(filter)
+		r, ok := x.tree.lookUp(filter)
 		if !ok {
 			return
 		}
-		s := *x.tree.set(r.node(), r.deep())
-		if s.empty() {
-			return
-		}
-		if s.single() { // not by entries, whose working space yield may use
-			yield(s.member, entry(s).options.subscription(filter))
-			return
-		}
-		for _, e := range x.lists.entries(s) {
-			if !yield(e.member, e.options.subscription(filter)) {
-				return
+		var own space // for yield may call other methods
+		for _, p := range x.lists.parts(x.tree.get(r), &own) {
+			for _, e := range p {
+				if !yield(e.member, e.options.subscription(filter)) {
+					return
+				}
 			}
 		}
 	}
@@ -161,59 +131,120 @@ func (x *Index) Subscribers(filter string) iter.Seq2[Member, Subscription] {
 //
 // The appended identifiers stay as they are whatever happens to the index.
 //
-// Cost: one table look-up for each level and each node that the levels before
-// reached, then about 2 ns for each member, 7 if several filters match. It
+// Cost: one table look-up for each node that the topic reaches and other levels
+// follow, then about 2 ns for each member, 7 if several filters match. It
 // allocates only if dst is too small, for identifiers from 1,024, and for
 // members with several identifiers.
 func (x *Index) Match(topic string, from Member, dst []Match) []Match {
 	x.find(topic)
 	if len(x.found) == 1 {
-		return x.appendAll(dst, x.lists.entries(x.found[0]), from)
+		return x.appendAll(dst, x.found[0], from)
 	}
 	start := len(dst)
 	for _, s := range x.found {
-		dst = x.appendMissing(dst, start, x.lists.entries(s), from)
+		dst = x.appendMissing(dst, start, s, from)
 	}
 	return dst
 }
 
-// find sets found to the sets of all filters that match topic. It goes level by
-// level and holds all nodes reached: never more than the tree has at this depth.
+// reached is a node that the first levels of a topic lead to and other levels
+// follow, and the level of the topic that comes next: which it is, and its first
+// byte.
+type reached struct {
+	node  uint32
+	level uint32
+	from  int
+}
+
+// topicLevel is one level of a topic.
+type topicLevel struct {
+	end    int // 0 before it is known
+	hash   uint64
+	hashed bool
+}
+
+// find sets found to the sets of all filters that match topic. It comes to a
+// node at most once, so never to more of them than there are.
 func (x *Index) find(topic string) {
-	x.found = x.found[:0]
-	x.here = append(x.here[:0], root)
-
-	// A wildcard in the first level does not match a topic with $ [MQTT-4.7.2-1].
-	wild := !strings.HasPrefix(topic, "$")
-	for rest, more := topic, true; more && len(x.here) > 0; wild = true {
-		var level string
-		level, rest, more = strings.Cut(rest, "/")
-		hash := x.tree.hash(level)
-		x.next = x.next[:0]
-		for _, h := range x.here {
-			n := x.tree.at(h)
-			if wild {
-				x.add(n.deep)
-				if n.plus != none {
-					x.next = append(x.next, n.plus)
-				}
-			}
-			if n.children == 0 {
-				continue
-			}
-			if c := x.tree.find(h, level, hash); c != none {
-				x.next = append(x.next, c)
-			}
-		}
-		x.here, x.next = x.next, x.here
+	x.found, x.levels, x.reached = x.found[:0], x.levels[:0], x.reached[:0]
+	x.branch(reached{node: root}, topic)
+	for last := len(x.reached) - 1; last >= 0; last = len(x.reached) - 1 {
+		r := x.reached[last]
+		x.reached = x.reached[:last]
+		x.branch(r, topic)
 	}
+}
 
-	// What is reached by all levels matches, and so does "#" below it, which
-	// includes its parent level (MQTT 5, 4.7.1.2).
-	for _, h := range x.here {
-		n := x.tree.at(h)
-		x.add(n.exact)
-		x.add(n.deep)
+// branch goes on from a node by the next level of the topic.
+func (x *Index) branch(r reached, topic string) {
+	n := x.tree.at(r.node)
+	if n.isLeaf() { // the root without any filter but "#"
+		x.end(n, false, !strings.HasPrefix(topic, "$"))
+		return
+	}
+	in := x.tree.inners.at(n.inner)
+	level := x.level(topic, r)
+	if r.level > 0 || !strings.HasPrefix(topic, "$") { // [MQTT-4.7.2-1]
+		x.add(in.deep)
+		if in.plus != none {
+			x.follow(in.plus, len("+"), topic, r.level, level.end)
+		}
+	}
+	if in.children == 0 {
+		return
+	}
+	name := topic[r.from:level.end]
+	if !level.hashed {
+		level.hash, level.hashed = x.tree.hash(name), true
+	}
+	if c := x.tree.find(r.node, name, level.hash); c != none {
+		x.follow(c, len(name), topic, r.level, level.end)
+	}
+}
+
+// level returns the level that comes next. It is looked for and hashed once,
+// however many nodes need it.
+func (x *Index) level(topic string, r reached) *topicLevel {
+	for len(x.levels) <= int(r.level) {
+		x.levels = append(x.levels, topicLevel{})
+	}
+	l := &x.levels[r.level]
+	if l.end == 0 {
+		l.end = r.from + len(firstLevel(topic[r.from:]))
+	}
+	return l
+}
+
+// follow goes on to a child if the topic does, level by level. The first level of
+// the child, of so many bytes, fits the one of the topic that has this end.
+func (x *Index) follow(child uint32, first int, topic string, level uint32, end int) {
+	n := x.tree.at(child)
+	next := end + 1
+	if n.label.len() > first {
+		label := x.tree.label(n)[first+1:]
+		var ok bool
+		if next, ok = follow(label, topic, next); !ok {
+			return
+		}
+		level += 1 + uint32(bytes.Count(label, slash))
+	}
+	switch {
+	case next > len(topic):
+		x.end(n, true, true) // "#" includes its parent level (MQTT 5, 4.7.1.2)
+	case n.isLeaf():
+		x.end(n, false, true)
+	default:
+		x.reached = append(x.reached, reached{child, level + 1, next})
+	}
+}
+
+// end adds the sets of a node from which the topic does not go on.
+func (x *Index) end(n *node, exact, deep bool) {
+	if exact {
+		x.add(x.tree.exact(n))
+	}
+	if deep {
+		x.add(x.tree.deep(n))
 	}
 }
 
@@ -223,10 +254,23 @@ func (x *Index) add(s set) {
 	}
 }
 
-// appendAll appends the entries of the only filter that matches.
-func (x *Index) appendAll(dst []Match, entries []entry, from Member) []Match {
-	dst = slices.Grow(dst, len(entries))
-	for _, e := range entries {
+// appendAll appends the members of the only filter that matches.
+func (x *Index) appendAll(dst []Match, s set, from Member) []Match {
+	if s.single() {
+		if s.member == from && s.options.noLocal() {
+			return dst
+		}
+		return append(dst, x.match(entry(s)))
+	}
+	dst = slices.Grow(dst, x.lists.len(s))
+	for _, p := range x.lists.parts(s, &x.space) {
+		dst = x.appendPart(dst, p, from)
+	}
+	return dst
+}
+
+func (x *Index) appendPart(dst []Match, part []entry, from Member) []Match {
+	for _, e := range part {
 		if e.member != from || !e.options.noLocal() {
 			dst = append(dst, x.match(e))
 		}
@@ -234,11 +278,23 @@ func (x *Index) appendAll(dst []Match, entries []entry, from Member) []Match {
 	return dst
 }
 
-// appendMissing appends the entries whose members are not in dst[start:] and
-// merges the others. The place of a member is a hint that may be left over from
-// an earlier call; only the member found there proves it.
-func (x *Index) appendMissing(dst []Match, start int, entries []entry, from Member) []Match {
-	for _, e := range entries {
+// appendMissing appends the members that are not in dst[start:] and merges the
+// others.
+func (x *Index) appendMissing(dst []Match, start int, s set, from Member) []Match {
+	for _, p := range x.lists.parts(s, &x.space) {
+		if highest := int(p[len(p)-1].member); highest >= len(x.place) {
+			x.place = append(x.place, make([]uint32, highest+1-len(x.place))...)
+		}
+		dst = x.mergePart(dst, start, p, from)
+	}
+	return dst
+}
+
+// mergePart does what appendMissing does with a part. The place of a member is a
+// hint that may be left over from an earlier call; only the member found there
+// proves it.
+func (x *Index) mergePart(dst []Match, start int, part []entry, from Member) []Match {
+	for _, e := range part {
 		if e.member == from && e.options.noLocal() {
 			continue
 		}

@@ -10,24 +10,29 @@ import (
 )
 
 func BenchmarkIndexMatch(b *testing.B) {
-	own := NewIndex()
-	for i := range 1_000_000 {
-		own.Subscribe(Member(i+1), Subscription{Filter: fmt.Sprintf("inbox/client%d/#", i), QoS: 1})
+	for _, c := range []struct{ name, filter, topic string }{
+		{"one of 1000000", "inbox/client%d/#", "inbox/client%d/chat"},
+		{"one of 1000000 with three levels", "device/client%d/command", "device/client%d/command"},
+	} {
+		own := NewIndex()
+		for i := range 1_000_000 {
+			own.Subscribe(Member(i+1), Subscription{Filter: fmt.Sprintf(c.filter, i), QoS: 1})
+		}
+		b.Run(c.name, func(b *testing.B) {
+			topics := make([]string, 1<<16)
+			for i := range topics {
+				topics[i] = fmt.Sprintf(c.topic, rand.IntN(1_000_000))
+			}
+			var dst []Match
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				dst = own.Match(topics[i%len(topics)], 0, dst[:0])
+			}
+			if len(dst) != 1 {
+				b.Fatal(dst)
+			}
+		})
 	}
-	b.Run("one of 1000000", func(b *testing.B) {
-		topics := make([]string, 1<<16)
-		for i := range topics {
-			topics[i] = fmt.Sprintf("inbox/client%d/chat", rand.IntN(1_000_000))
-		}
-		var dst []Match
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			dst = own.Match(topics[i%len(topics)], 0, dst[:0])
-		}
-		if len(dst) != 1 {
-			b.Fatal(dst)
-		}
-	})
 	b.Run("65535 slashes", func(b *testing.B) {
 		x := NewIndex()
 		x.Subscribe(1, Subscription{Filter: "#"})
@@ -92,6 +97,21 @@ func BenchmarkIndexMemory(b *testing.B) {
 				runtime.KeepAlive(x)
 			}
 		})
+	}
+}
+
+// One member of very many leaves a filter, and another comes.
+func BenchmarkIndexChurn(b *testing.B) {
+	x := NewIndex()
+	const n = 1_000_000
+	for i := range n {
+		x.Subscribe(Member(i+1), Subscription{Filter: "all/devices", QoS: 1})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		m := Member(1 + rand.IntN(n))
+		x.Unsubscribe(m, "all/devices")
+		x.Subscribe(m, Subscription{Filter: "all/devices", QoS: 1})
 	}
 }
 

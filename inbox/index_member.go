@@ -23,7 +23,7 @@ func (r filterRef) deep() bool   { return r&1 != 0 }
 // filtersOf holds the filters of each member: 4 bytes for a member with one,
 // as most have, and a list for those with more.
 type filtersOf struct {
-	one  []filterRef            // by member; [manyFilters] if it has a list, noFilter if it has none
+	one  []*[chunk]filterRef    // by member; [manyFilters] if it has a list, noFilter if it has none
 	many map[Member][]filterRef // of at least two
 }
 
@@ -33,28 +33,31 @@ const (
 	manyFilters filterRef = ^filterRef(0)
 )
 
+func (f *filtersOf) at(m Member) *filterRef { return &f.one[m/chunk][m%chunk] }
+
 func (f *filtersOf) add(m Member, r filterRef) {
-	if int(m) >= len(f.one) {
-		f.one = append(f.one, make([]filterRef, int(m)+1-len(f.one))...)
+	for int(m/chunk) >= len(f.one) {
+		f.one = append(f.one, new([chunk]filterRef))
 	}
-	switch f.one[m] {
+	switch one := f.at(m); *one {
 	case noFilter:
-		f.one[m] = r
+		*one = r
 	case manyFilters:
 		f.many[m] = append(f.many[m], r)
 	default:
 		if f.many == nil {
 			f.many = map[Member][]filterRef{}
 		}
-		f.many[m] = []filterRef{f.one[m], r}
-		f.one[m] = manyFilters
+		f.many[m] = []filterRef{*one, r}
+		*one = manyFilters
 	}
 }
 
 // remove takes r out, which is there.
 func (f *filtersOf) remove(m Member, r filterRef) {
-	if f.one[m] != manyFilters {
-		f.one[m] = noFilter
+	one := f.at(m)
+	if *one != manyFilters {
+		*one = noFilter
 		return
 	}
 	list := f.many[m]
@@ -64,19 +67,23 @@ func (f *filtersOf) remove(m Member, r filterRef) {
 		f.many[m] = list
 		return
 	}
-	f.one[m] = list[0]
+	*one = list[0]
 	delete(f.many, m)
 }
 
 // of returns a copy of m's filters.
 func (f *filtersOf) of(m Member) []filterRef {
-	if int(m) >= len(f.one) || f.one[m] == noFilter {
+	if int(m/chunk) >= len(f.one) {
 		return nil
 	}
-	if f.one[m] == manyFilters {
+	switch one := *f.at(m); one {
+	case noFilter:
+		return nil
+	case manyFilters:
 		return slices.Clone(f.many[m])
+	default:
+		return []filterRef{one}
 	}
-	return []filterRef{f.one[m]}
 }
 
 // Subscriptions returns the subscriptions of m, in no particular order, without
@@ -85,9 +92,9 @@ func (x *Index) Subscriptions(m Member) []Subscription {
 	refs := x.filters.of(m)
 	subs := make([]Subscription, 0, len(refs))
 	for _, r := range refs {
-		entries := x.lists.entries(*x.tree.set(r.node(), r.deep()))
-		i, _ := slices.BinarySearchFunc(entries, m, entry.compare)
-		subs = append(subs, entries[i].options.subscription(x.tree.filter(r)))
+		if o, ok := x.lists.of(x.tree.get(r), m); ok {
+			subs = append(subs, o.subscription(x.tree.filter(r)))
+		}
 	}
 	return subs
 }
@@ -101,17 +108,13 @@ func (x *Index) RemoveAll(m Member) {
 
 // filter returns the text of a filter.
 func (t *tree) filter(r filterRef) string {
-	var levels []string
+	var runs []string
 	if r.deep() {
-		levels = append(levels, "#")
+		runs = append(runs, "#")
 	}
 	for n := r.node(); n != root; n = t.at(n).parent {
-		level := "+"
-		if parent := t.at(t.at(n).parent); parent.plus != n {
-			level = string(t.text.get(t.at(n).level))
-		}
-		levels = append(levels, level)
+		runs = append(runs, string(t.label(t.at(n))))
 	}
-	slices.Reverse(levels)
-	return strings.Join(levels, "/")
+	slices.Reverse(runs)
+	return strings.Join(runs, "/")
 }

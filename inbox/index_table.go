@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// slot is one place of a table: a node, and the hash of its parent and level.
+// slot is one place of a table: a node, and the hash of its parent and first level.
 type slot struct{ key, node uint32 }
 
 // table is a hash table of nodes with open addressing, 8 bytes a slot, at most
@@ -84,6 +84,15 @@ func (t *table) remove(s slot) {
 	t.slots[hole] = slot{}
 }
 
+// replace puts a node in the place of the one in a slot that is there.
+func (t *table) replace(s slot, node uint32) {
+	i := t.home(s.key)
+	for t.slots[i] != s {
+		i = t.after(i)
+	}
+	t.slots[i].node = node
+}
+
 // distance is the number of steps from one slot forward to another.
 func (t *table) distance(from, to int) int {
 	if to < from {
@@ -92,35 +101,62 @@ func (t *table) distance(from, to int) int {
 	return to - from
 }
 
-// text holds the levels of all nodes one after the other.
+// textChunk is the size of the pieces of a text, which holds the longest MQTT
+// string. Pieces never move, so that a text grows without copying it.
+const textChunk = 1 << 16
+
+// text holds the labels of all nodes one after the other.
 type text struct {
-	bytes []byte
-	dead  int // bytes that belong to no node any more
+	chunks [][]byte
+	dead   int // bytes that belong to no node any more
 }
 
-// span is a place in a text: 48 bits of offset, 16 of length.
+// span is a place in a text: 32 bits of chunk, 16 of offset, 16 of length.
 type span struct {
-	low          uint32
-	high, length uint16
+	chunk          uint32
+	offset, length uint16
 }
 
-func (s span) len() int    { return int(s.length) }
-func (s span) offset() int { return int(s.high)<<32 | int(s.low) }
+func (s span) len() int { return int(s.length) }
 
-// add appends a level of at most 65,535 bytes, as MQTT strings are. The empty
-// level is nowhere, so that it stays valid when the text is packed.
-func (t *text) add(level string) span {
-	if level == "" {
+// cut returns the spans before the separator at some byte and behind it.
+func (s span) cut(at int) (before, behind span) {
+	if at > 0 {
+		before = span{s.chunk, s.offset, uint16(at)}
+	}
+	if at+1 < s.len() {
+		behind = span{s.chunk, s.offset + uint16(at+1), s.length - uint16(at+1)}
+	}
+	return before, behind
+}
+
+// add appends a label of at most 65,535 bytes, as MQTT strings are. The empty
+// label is nowhere, so that it stays valid when the text is packed.
+func (t *text) add(label string) span {
+	if label == "" {
 		return span{}
 	}
-	at := len(t.bytes)
-	t.bytes = append(t.bytes, level...)
-	return span{uint32(at), uint16(at >> 32), uint16(len(level))}
+	last := len(t.chunks) - 1
+	if last < 0 || len(t.chunks[last])+len(label) > textChunk {
+		t.chunks = append(t.chunks, make([]byte, 0, textChunk))
+		last++
+	}
+	at := len(t.chunks[last])
+	t.chunks[last] = append(t.chunks[last], label...)
+	return span{uint32(last), uint16(at), uint16(len(label))}
 }
 
-// get returns the level at s itself, not a copy.
-func (t *text) get(s span) []byte { return t.bytes[s.offset() : s.offset()+s.len()] }
+// get returns the label at s itself, not a copy.
+func (t *text) get(s span) []byte {
+	if s.length == 0 {
+		return nil
+	}
+	return t.chunks[s.chunk][s.offset:][:s.length]
+}
+
+// size is how many bytes the text takes.
+func (t *text) size() int { return len(t.chunks) * textChunk }
 
 // wasteful reports whether it is time to copy what is in use: when that is less
 // than half, so that each byte is copied about once for each that was removed.
-func (t *text) wasteful() bool { return t.dead > 1<<16 && t.dead > len(t.bytes)/2 }
+func (t *text) wasteful() bool { return t.dead > textChunk && t.dead > t.size()/2 }

@@ -318,7 +318,7 @@ func TestIndexPacksText(t *testing.T) {
 	for i := range 1000 {
 		x.Unsubscribe(Member(i+1), fmt.Sprintf("%d/%s", i, long))
 	}
-	if got := len(x.tree.text.bytes); got > 600_000 {
+	if got := x.tree.text.size(); got > 600_000 {
 		t.Errorf("%d bytes of text are kept for 1000 short levels", got)
 	}
 	for i := range 1000 {
@@ -464,6 +464,104 @@ func TestIndexSubscribers(t *testing.T) {
 				t.Fatalf("%q has member %d", f, m)
 			}
 			break
+		}
+	}
+}
+
+// However members come and go, their parts stay in order and are not left nearly
+// empty, and no more is in one than is moved cheaply.
+func TestIndexParts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	x, want := NewIndex(), map[Member]bool{}
+	const members = 20_000
+	for step := range 200_000 {
+		m := Member(1 + rng.IntN(members))
+		if up := step/50_000%2 == 0; rng.IntN(4) == 0 != up {
+			if got := x.Subscribe(m, Subscription{Filter: "all"}); got != want[m] {
+				t.Fatalf("step %d: member %d existed: %v, want %v", step, m, got, want[m])
+			}
+			want[m] = true
+		} else {
+			if got := x.Unsubscribe(m, "all"); got != want[m] {
+				t.Fatalf("step %d: member %d existed: %v, want %v", step, m, got, want[m])
+			}
+			delete(want, m)
+		}
+		if step%1000 > 0 || len(want) <= part {
+			continue
+		}
+		r, _ := x.tree.lookUp("all")
+		parts := x.lists.parts(x.tree.get(r), &space{})
+		n, last := 0, Member(0)
+		for i, p := range parts {
+			if len(p) == 0 || len(p) > part || cap(p) > 2*part {
+				t.Fatalf("step %d: part %d has %d members, and room for %d", step, i, len(p), cap(p))
+			}
+			if i > 0 && len(parts[i-1])+len(p) <= part/2 {
+				t.Fatalf("step %d: parts %d and %d have %d and %d members", step, i-1, i, len(parts[i-1]), len(p))
+			}
+			for _, e := range p {
+				if e.member <= last || !want[e.member] {
+					t.Fatalf("step %d: member %d after %d", step, e.member, last)
+				}
+				last = e.member
+			}
+			n += len(p)
+		}
+		for range 100 {
+			m := Member(1 + rng.IntN(members))
+			if _, ok := x.lists.of(x.tree.get(r), m); ok != want[m] {
+				t.Fatalf("step %d: member %d is there: %v, want %v", step, m, ok, want[m])
+			}
+		}
+		if n != len(want) || x.Members("all") != n {
+			t.Fatalf("step %d: %d members in parts, %d counted, want %d", step, n, x.Members("all"), len(want))
+		}
+	}
+}
+
+// A filter of its own is one node, whatever its levels, and the run of levels is
+// cut where another filter leaves it.
+func TestIndexRunsOfLevels(t *testing.T) {
+	x := NewIndex()
+	nodes := func() (n int) { return int(x.tree.used) - 1 }
+	for i, c := range []struct {
+		filter string
+		nodes  int
+	}{
+		{"device/a/command/now", 1},
+		{"device/a/command/now/#", 1},
+		{"device/b/command/now", 3}, // device, and what follows it twice
+		{"device/a/+/now", 5},       // device, a, command/now, +/now, b/command/now
+		{"device/a", 5},
+		{"device/a/command/#", 6},
+		{"other//+", 7},
+	} {
+		x.Subscribe(Member(i+1), Subscription{Filter: c.filter})
+		if got := nodes(); got != c.nodes {
+			t.Errorf("after %q there are %d nodes, want %d", c.filter, got, c.nodes)
+		}
+		if subs := x.Subscriptions(Member(i + 1)); len(subs) != 1 || subs[0].Filter != c.filter {
+			t.Errorf("subscription to %q is %v", c.filter, subs)
+		}
+	}
+	for topic, want := range map[string][]Member{
+		"device/a/command/now":   {1, 2, 4, 6},
+		"device/a/command/now/x": {2, 6},
+		"device/a/status/now":    {4},
+		"device/b/command/now":   {3},
+		"device/a/command":       {6},
+		"device/a":               {5},
+		"other//x":               {7},
+		"other//x/y":             nil,
+		"other/":                 nil,
+	} {
+		var got []Member
+		for _, m := range x.Match(topic, 0, nil) {
+			got = append(got, m.Member)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%q is for %v, want %v", topic, got, want)
 		}
 	}
 }

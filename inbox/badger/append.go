@@ -90,7 +90,7 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 		if m.QoS == 0 && e.QoS > 0 && g.reads(m.Member) {
 			g.kept = append(g.kept, kept{member: m.Member, grant: grant}) // for what else is granted; see isAside
 		}
-		g.give(m.Member, e, e.ID.Sequence, grant, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner.isBehind())
+		g.give(m.Member, e, e.ID.Sequence, grant, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner().isBehind())
 	}
 	g.keep(e.ID.Sequence, e, record, e.Time)
 	if e.Retain {
@@ -105,17 +105,17 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 // With keep it is kept at QoS 0 too.
 func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, grant inbox.Grant, keep bool) {
 	sess := g.s.sessions.at(m)
-	h := sess.owner
+	h := sess.owner()
 	if grant.QoS == 0 && !keep {
 		if h != nil && h.live != nil {
 			g.handOver(h, inbox.Entry{Envelope: e, Grant: grant}, false)
 		}
 		return
 	}
-	inMemory := !sess.stored && h.reserve(e.Size())
+	inMemory := !sess.stored() && h.reserve(e.Size())
 	if !inMemory {
-		if !sess.stored && !sess.spilled {
-			sess.spilled = true // after a restart this is to be purged
+		if !sess.stored() && !sess.spilled() {
+			sess.setSpilled() // after a restart this is to be purged
 			g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
 		}
 		g.kept = append(g.kept, kept{member: m, grant: grant})

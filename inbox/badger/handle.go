@@ -317,7 +317,7 @@ func (h *handle) isFenced() bool {
 // owns reports whether h is still the owner of its session. Runs on the
 // committer, which decides that.
 func (h *handle) owns() bool {
-	return !h.isFenced() && h.s.sessions.at(h.member).owner == h
+	return !h.isFenced() && h.s.sessions.at(h.member).owner() == h
 }
 
 // fence ends h. Runs on the committer.

@@ -62,7 +62,7 @@ func (g *commitGroup) unsubscribe(h *handle, filter string) (existed bool) {
 // the session outlives its link, and gets messages that are kept.
 func (s *Store) streamable(m inbox.Member, sub inbox.Subscription) bool {
 	sess := s.sessions.at(m)
-	return sub.QoS > 0 && sess.stored && !isGroup(sess.receiver)
+	return sub.QoS > 0 && sess.stored() && !isGroup(sess.receiver())
 }
 
 // wantsStream reports whether a filter is to have a stream once m is subscribed
@@ -187,7 +187,7 @@ func (g *commitGroup) endSegment(m inbox.Member, st *stream, sub inbox.Subscript
 
 // reread has m, if it is connected, read a stream as it is said now.
 func (g *commitGroup) reread(m inbox.Member, st *stream) {
-	h := g.s.sessions.at(m).owner
+	h := g.s.sessions.at(m).owner()
 	if h == nil {
 		return
 	}

@@ -50,10 +50,10 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 		if sess.willDue() <= g.now.UnixMilli() {
 			g.publishWill(m) // the receiver comes too late to hold it back
 		}
-		if sess.owner != nil {
-			g.detach(sess.owner)
-			sess.owner.fence()
-			sess.owner = nil
+		if owner := sess.owner(); owner != nil {
+			g.detach(owner)
+			owner.fence()
+			sess.setOwner(nil)
 		}
 		if o.Fresh || sess.expiry == inbox.ExpiryAtOnce || sess.over() <= g.now.UnixMilli() {
 			g.end(m)
@@ -72,12 +72,12 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 	}
 	sess := s.sessions.at(m)
 	sess.expiry, sess.ended = o.Expiry, 0
-	if sess.stored {
+	if sess.stored() {
 		g.putSession(sess)
 	}
 	g.setWill(m, o.Will) // the one of an earlier link is not published any more [MQTT-3.1.3-9]
 	h := &handle{
-		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored,
+		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored(),
 		state: o.State, live: o.Live, isResumed: resumed,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
 		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{}, given: map[inbox.Position]struct{}{},
@@ -85,8 +85,7 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 	if !resumed {
 		h.position = s.sequence
 	}
-	sess = s.sessions.at(m)
-	sess.owner = h
+	sess.setOwner(h)
 	g.attach(h)
 	return h, nil
 }
@@ -97,22 +96,22 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 func (g *commitGroup) end(m inbox.Member) {
 	s := g.s
 	shared := s.sharedFilters(m)
-	if h := s.sessions.at(m).owner; h != nil {
+	if h := s.sessions.at(m).owner(); h != nil {
 		g.detach(h)
 	}
 	s.index.RemoveAll(m)
 	g.leaveStreams(m)
 	g.publishWill(m)
 	sess := s.sessions.at(m)
-	if sess.owner != nil {
-		sess.owner.fence()
+	if owner := sess.owner(); owner != nil {
+		owner.fence()
 	}
-	if sess.stored || sess.spilled {
+	if sess.stored() || sess.spilled() {
 		g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
 		g.ended = append(g.ended, sess.incarnation)
 	}
-	if sess.stored {
-		g.delete(sessionKey(sess.receiver)) // behind the note: one of them is there whatever happens
+	if sess.stored() {
+		g.delete(sessionKey(sess.receiver())) // behind the note: one of them is there whatever happens
 	}
 	s.sessions.remove(m)
 	for _, filter := range shared {
@@ -142,13 +141,13 @@ func (g *commitGroup) nextIncarnation() incarnation {
 	return s.incarnation
 }
 
-func (g *commitGroup) putSession(sess *session) {
+func (g *commitGroup) putSession(sess sessionRef) {
 	value, err := appendSession(nil, sess)
 	if err != nil {
 		g.s.fail(fmt.Errorf("encode session: %w", err))
 		return
 	}
-	g.put(sessionKey(sess.receiver), value)
+	g.put(sessionKey(sess.receiver()), value)
 }
 
 // restore reads the delivery state. Runs on the opener; nobody else writes it
@@ -181,7 +180,8 @@ func (h *handle) giveUp() error {
 			g.setWill(h.member, nil) // its client is refused, and was never there
 			sess := h.s.sessions.at(h.member)
 			g.detach(h)
-			sess.owner, sess.ended = nil, g.now.UnixMilli()
+			sess.setOwner(nil)
+			sess.ended = g.now.UnixMilli()
 			h.fence()
 			h.s.watch(h.member)
 		}
@@ -215,17 +215,17 @@ func (g *commitGroup) close(h *handle, end inbox.Ending) error {
 		g.setWill(h.member, nil)
 	}
 	sess := h.s.sessions.at(h.member)
-	if end.Expiry == inbox.ExpiryAtOnce || !sess.stored {
+	if end.Expiry == inbox.ExpiryAtOnce || !sess.stored() {
 		g.end(h.member)
 		return nil
 	}
-	sess.owner = nil
+	sess.setOwner(nil)
 	sess.expiry, sess.ended = end.Expiry, g.now.UnixMilli()
 	g.saveState(h, true)
 	g.detach(h)
 	g.putSession(sess)
 	h.fence()
-	if sess.will != nil && sess.will.Delay == 0 {
+	if will := sess.will(); will != nil && will.Delay == 0 {
 		g.publishWill(h.member)
 	}
 	h.s.watch(h.member)

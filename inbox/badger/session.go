@@ -1,63 +1,244 @@
 package badger
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
+	"sort"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// session is what the store holds in memory for each session, connected or
-// not. Owned by the committer.
+// session is what a session begins with, and what its record holds.
 type session struct {
 	receiver    inbox.Receiver
 	incarnation incarnation
-	owner       *handle // nil while the receiver is away
-	ended       int64   // when the last link ended, Unix milliseconds
+	ended       int64 // when the last link ended, Unix milliseconds
 	expiry      inbox.Expiry
-	will        *inbox.Will
-	timer       int64 // when the first of its timers fires, Unix milliseconds; 0 if it has none
-	building    int32 // 1 + index of the session's block in the group being built; 0 if it has none
-	stored      bool  // has a record and outlives its link; otherwise it is in memory,
-	spilled     bool  // but for what its receiver was too slow to take
+	stored      bool // has a record and outlives its link
 }
+
+// sessionRef is one session as the committer sees it: what the store holds of
+// each, connected or not, and the way to what only few have. It is valid until
+// the session is removed.
+type sessionRef struct {
+	*resting
+	in *sessions
+}
+
+// resting is all that a session costs while its receiver is away, beside its
+// name: 40 bytes without a pointer, so that the garbage collector passes over
+// them.
+type resting struct {
+	incarnation incarnation
+	ended       int64 // when the last link ended, Unix milliseconds
+	name        span
+	expiry      inbox.Expiry
+	building    int32  // 1 + index of the session's block in the group being built; 0 if it has none
+	timer       uint32 // when the first of its timers fires, as sessions.tenths says; 0 if it has none
+	extra       uint32 // number of what else it has; 0 if it has nothing. Of a free one: the next free member
+}
+
+// extra is what a session has while its receiver is connected, or a will waits.
+type extra struct {
+	owner    *handle // nil while the receiver is away
+	will     *inbox.Will
+	inMemory bool // has no record and ends with its link: it is in memory,
+	spilled  bool // but for what its receiver was too slow to take
+}
+
+func (s sessionRef) receiver() inbox.Receiver { return inbox.Receiver(s.in.names.get(s.name)) }
+
+// stored reports whether the session has a record and outlives its link.
+func (s sessionRef) stored() bool { return s.extra == 0 || !s.in.extras[s.extra].inMemory }
+
+func (s sessionRef) owner() *handle    { return s.in.extras[s.extra].owner }
+func (s sessionRef) will() *inbox.Will { return s.in.extras[s.extra].will }
+func (s sessionRef) spilled() bool     { return s.in.extras[s.extra].spilled }
+
+func (s sessionRef) setOwner(h *handle)    { s.change(func(e *extra) { e.owner = h }) }
+func (s sessionRef) setWill(w *inbox.Will) { s.change(func(e *extra) { e.will = w }) }
+func (s sessionRef) setSpilled()           { s.change(func(e *extra) { e.spilled = true }) }
+
+// change changes what else the session has, which is there only while it is
+// something.
+func (s sessionRef) change(do func(*extra)) {
+	e := s.in.extras[s.extra]
+	do(&e)
+	switch {
+	case e != extra{}:
+		if s.extra == 0 {
+			s.extra = s.in.takeExtra()
+		}
+		s.in.extras[s.extra] = e
+	case s.extra != 0:
+		s.in.giveBackExtra(s.extra)
+		s.extra = 0
+	}
+}
+
+// sessionChunk is how many sessions are allocated at once. They never move, so
+// that one more costs the same however many there are.
+const sessionChunk = 1024
 
 // sessions finds sessions by receiver and by member number. Numbers of ended
 // sessions are used again. Owned by the committer.
+//
+// A session costs 40 bytes, its name, and 7 bytes in the table of names.
 type sessions struct {
-	byReceiver map[inbox.Receiver]inbox.Member
-	byMember   []session // byMember[0] stays empty: member 0 is nobody
-	free       []inbox.Member
+	chunks     []*[sessionChunk]resting // by member; member 0 is nobody
+	used       inbox.Member             // numbers given so far, and that of nobody
+	free       inbox.Member             // the first number to use again, or 0
+	names      names
+	byReceiver nameTable
+	extras     []extra  // 0 stands for nothing and is not changed
+	freeExtras []uint32 // numbers to use again
+	read       int64    // when they were read, Unix milliseconds
 }
 
 func newSessions() *sessions {
-	return &sessions{byReceiver: map[inbox.Receiver]inbox.Member{}, byMember: make([]session, 1)}
+	s := &sessions{byReceiver: newNameTable(), extras: make([]extra, 1), read: time.Now().UnixMilli()}
+	s.take() // nobody
+	return s
 }
 
 // member returns the number of r's session, 0 if there is none.
-func (s *sessions) member(r inbox.Receiver) inbox.Member { return s.byReceiver[r] }
+func (s *sessions) member(r inbox.Receiver) inbox.Member {
+	return s.byReceiver.find(string(r), s.nameOf)
+}
 
-// at returns the session with number m. The pointer is valid until the next add.
-func (s *sessions) at(m inbox.Member) *session { return &s.byMember[m] }
+func (s *sessions) nameOf(m inbox.Member) []byte { return s.names.get(s.resting(m).name) }
+
+// at returns the session with number m; without an incarnation if there is none.
+func (s *sessions) at(m inbox.Member) sessionRef { return sessionRef{s.resting(m), s} }
+
+func (s *sessions) resting(m inbox.Member) *resting {
+	return &s.chunks[m/sessionChunk][m%sessionChunk]
+}
 
 func (s *sessions) add(n session) inbox.Member {
-	var m inbox.Member
-	if last := len(s.free) - 1; last >= 0 {
-		m = s.free[last]
-		s.free = s.free[:last]
-		s.byMember[m] = n
-	} else {
-		m = inbox.Member(len(s.byMember))
-		s.byMember = append(s.byMember, n)
+	m := s.addUnnamed(n)
+	s.byReceiver.insert(m, s.nameOf)
+	if !n.stored {
+		s.at(m).change(func(e *extra) { e.inMemory = true })
 	}
-	s.byReceiver[n.receiver] = m
 	return m
 }
 
+// addUnnamed adds a session that is not found by its receiver yet.
+func (s *sessions) addUnnamed(n session) inbox.Member {
+	m := s.take()
+	*s.resting(m) = resting{incarnation: n.incarnation, ended: n.ended, expiry: n.expiry, name: s.names.add(string(n.receiver))}
+	return m
+}
+
+// sortByIncarnation gives sessions that were just read, and have no names yet,
+// their numbers anew, in the order of their incarnations.
+func (s *sessions) sortByIncarnation() {
+	type place struct {
+		incarnation incarnation
+		member      inbox.Member
+	}
+	order := make([]place, 0, s.used-1)
+	for m := inbox.Member(1); m < s.used; m++ {
+		order = append(order, place{s.resting(m).incarnation, m})
+	}
+	slices.SortFunc(order, func(a, b place) int { return cmp.Compare(a.incarnation, b.incarnation) })
+	// Each place takes what belongs there, and the place of that is next: round
+	// and round, so that nothing is there twice.
+	for m := inbox.Member(1); m < s.used; m++ {
+		first := *s.resting(m)
+		at := m
+		for from := order[at-1].member; from != m; from = order[at-1].member {
+			*s.resting(at) = *s.resting(from)
+			order[at-1].member = at
+			at = from
+		}
+		*s.resting(at) = first
+		order[at-1].member = at
+	}
+}
+
+// nameAll has the sessions found by their receivers.
+func (s *sessions) nameAll() {
+	s.byReceiver.reserve(int(s.used), s.nameOf)
+	for m := inbox.Member(1); m < s.used; m++ {
+		s.byReceiver.insert(m, s.nameOf)
+	}
+}
+
+// groups returns the sessions of groups and streams.
+func (s *sessions) groups() (all []inbox.Member) {
+	for m := inbox.Member(1); m < s.used; m++ {
+		if isGroup(s.nameOf(m)) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// ofIncarnation returns the session of an incarnation, 0 if there is none. It is
+// for sessions that were just read: members are in the order of incarnations.
+func (s *sessions) ofIncarnation(inc incarnation) inbox.Member {
+	m := 1 + sort.Search(int(s.used)-1, func(i int) bool { return s.resting(inbox.Member(i)+1).incarnation >= inc })
+	if m == int(s.used) || s.resting(inbox.Member(m)).incarnation != inc {
+		return 0
+	}
+	return inbox.Member(m)
+}
+
 func (s *sessions) remove(m inbox.Member) {
-	delete(s.byReceiver, s.byMember[m].receiver)
-	s.byMember[m] = session{}
-	s.free = append(s.free, m)
+	r := s.resting(m)
+	s.byReceiver.remove(m, s.nameOf)
+	if r.extra != 0 {
+		s.giveBackExtra(r.extra)
+	}
+	s.names.remove(r.name)
+	*r = resting{extra: uint32(s.free)}
+	s.free = m
+	if s.names.wasteful() {
+		s.packNames()
+	}
+}
+
+func (s *sessions) take() inbox.Member {
+	if m := s.free; m != 0 {
+		s.free = inbox.Member(s.resting(m).extra)
+		return m
+	}
+	if s.used%sessionChunk == 0 {
+		s.chunks = append(s.chunks, new([sessionChunk]resting))
+	}
+	s.used++
+	return s.used - 1
+}
+
+func (s *sessions) takeExtra() uint32 {
+	if last := len(s.freeExtras) - 1; last >= 0 {
+		n := s.freeExtras[last]
+		s.freeExtras = s.freeExtras[:last]
+		return n
+	}
+	s.extras = append(s.extras, extra{})
+	return uint32(len(s.extras) - 1)
+}
+
+func (s *sessions) giveBackExtra(n uint32) {
+	s.extras[n] = extra{}
+	s.freeExtras = append(s.freeExtras, n)
+}
+
+// packNames copies the names that are in use.
+func (s *sessions) packNames() {
+	var packed names
+	for m := inbox.Member(1); m < s.used; m++ {
+		if r := s.resting(m); r.incarnation != 0 {
+			r.name = packed.add(string(s.names.get(r.name)))
+		}
+	}
+	s.names = packed
 }
 
 // sessionVersion is the version of the session record:
@@ -65,17 +246,18 @@ func (s *sessions) remove(m inbox.Member) {
 //	[version, receiver, incarnation, expiry seconds, ended ms]
 const sessionVersion = 1
 
-func appendSession(dst []byte, s *session) ([]byte, error) {
-	return appendRecord(dst, sessionVersion, string(s.receiver), uint64(s.incarnation), uint64(s.expiry), s.ended)
+func appendSession(dst []byte, s sessionRef) ([]byte, error) {
+	return appendRecord(dst, sessionVersion, string(s.receiver()), uint64(s.incarnation), uint64(s.expiry), s.ended)
 }
 
+// parseSession reads what appendSession has written. The receiver points into b.
 func parseSession(b []byte) (session, error) {
 	d, err := openRecord("session", b, sessionVersion, 5)
 	if err != nil {
 		return session{}, err
 	}
 	s := session{
-		receiver:    inbox.Receiver(d.string()),
+		receiver:    inbox.Receiver(d.text()),
 		incarnation: incarnation(d.uint()),
 		expiry:      inbox.Expiry(d.uint()),
 		ended:       d.int(),
@@ -90,20 +272,20 @@ func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
 	return func(yield func(inbox.Session, error) bool) {
 		type page struct {
 			sessions []inbox.Session
-			next     int // 0 at the end
+			next     inbox.Member // 0 at the end
 		}
-		for next := 1; next != 0; {
+		for next := inbox.Member(1); next != 0; {
 			part, err := run(ctx, s, "list sessions", func(*commitGroup) (page, error) {
-				p := page{next: min(next+1000, len(s.sessions.byMember))}
-				for i := next; i < p.next; i++ {
-					if sess := &s.sessions.byMember[i]; sess.incarnation != 0 && !isGroup(sess.receiver) {
+				p := page{next: min(next+1000, s.sessions.used)}
+				for m := next; m < p.next; m++ {
+					if sess := s.sessions.at(m); sess.incarnation != 0 && !isGroup(sess.receiver()) {
 						p.sessions = append(p.sessions, inbox.Session{
-							Receiver: sess.receiver, Expiry: sess.expiry,
-							Connected: sess.owner != nil, Ended: sess.ended,
+							Receiver: sess.receiver(), Expiry: sess.expiry,
+							Connected: sess.owner() != nil, Ended: sess.ended,
 						})
 					}
 				}
-				if p.next == len(s.sessions.byMember) {
+				if p.next == s.sessions.used {
 					p.next = 0
 				}
 				return p, nil

@@ -37,4 +37,4 @@ func (g *commitGroup) leaveGroup(filter string) {
 }
 
 // isGroup reports whether a receiver is a group (see [inbox.GroupReceiver]).
-func isGroup(r inbox.Receiver) bool { return len(r) > 0 && r[0] == 0 }
+func isGroup[T inbox.Receiver | []byte](r T) bool { return len(r) > 0 && r[0] == 0 }

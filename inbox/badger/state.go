@@ -50,11 +50,11 @@ func (g *commitGroup) saveState(h *handle, closed bool) {
 	h.durable(st)
 	g.settleLeavings(h)
 	sess := g.s.sessions.at(h.member)
-	if !sess.stored && !sess.spilled {
+	if !sess.stored() && !sess.spilled() {
 		return
 	}
 	g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
-	if !sess.stored {
+	if !sess.stored() {
 		return
 	}
 	value := binary.AppendUvarint([]byte{stateVersion}, uint64(g.s.sweeper.sweptUpTo(h.incarnation)))

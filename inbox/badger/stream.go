@@ -209,14 +209,3 @@ func (t *streams) forget(m inbox.Member, st *stream) {
 
 // all returns the streams, in no particular order.
 func (t *streams) all() []*stream { return slices.Collect(maps.Values(t.byFilter)) }
-
-// loaded makes what was read at a start usable.
-func (t *streams) loaded(s *Store) {
-	for _, st := range t.byFilter {
-		slices.SortFunc(st.readers, func(a, b reader) int { return cmp.Compare(a.member, b.member) })
-		st.readers = slices.Clip(st.readers)
-		if t.members.Members(st.filter) > 0 {
-			s.serve(st)
-		}
-	}
-}

@@ -83,7 +83,7 @@ func (g *commitGroup) passed(st *stream) inbox.Position {
 
 // positionOf returns how far a reader has come, connected or not.
 func (g *commitGroup) positionOf(r *reader) inbox.Position {
-	if h := g.s.sessions.at(r.member).owner; h != nil {
+	if h := g.s.sessions.at(r.member).owner(); h != nil {
 		r.position = max(r.position, h.finished())
 	}
 	return r.position

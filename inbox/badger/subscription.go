@@ -1,8 +1,11 @@
 package badger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -53,7 +56,7 @@ func (s *Store) subscription(m inbox.Member, filter string) (r subscriptionRecor
 // is nothing.
 func (g *commitGroup) putSubscription(m inbox.Member, filter string) {
 	sess := g.s.sessions.at(m)
-	if !sess.stored {
+	if !sess.stored() {
 		return
 	}
 	key := subscriptionKey(sess.incarnation, filter)
@@ -75,6 +78,8 @@ func appendSubscription(dst []byte, r subscriptionRecord) ([]byte, error) {
 		uint64(r.RetainHandling), uint64(r.Identifier), r.subscribed, r.member, uint64(r.since), uint64(r.left), appendPast(nil, r.past))
 }
 
+// parseSubscription reads what appendSubscription has written. The filter points
+// into b.
 func parseSubscription(b []byte) (subscriptionRecord, error) {
 	d, err := openRecord("subscription", b, subscriptionVersion, 12)
 	if err != nil {
@@ -82,7 +87,7 @@ func parseSubscription(b []byte) (subscriptionRecord, error) {
 	}
 	r := subscriptionRecord{
 		Subscription: inbox.Subscription{
-			Filter:            d.string(),
+			Filter:            d.text(),
 			QoS:               byte(d.uint()),
 			NoLocal:           d.bool(),
 			RetainAsPublished: d.bool(),
@@ -98,7 +103,9 @@ func parseSubscription(b []byte) (subscriptionRecord, error) {
 	if err := d.err(); err != nil {
 		return r, err
 	}
-	r.past, err = parsePast(past, r.Filter)
+	if len(past) > 0 {
+		r.past, err = parsePast(past, strings.Clone(r.Filter))
+	}
 	return r, err
 }
 
@@ -152,7 +159,7 @@ func (s *Store) loadSubscription(m inbox.Member, r subscriptionRecord) error {
 		s.index.Subscribe(m, r.Subscription)
 	}
 	if r.left > 0 {
-		s.leavings[m] = append(s.leavings[m], leaving{filter: r.Filter, until: r.left})
+		s.leavings[m] = append(s.leavings[m], leaving{filter: strings.Clone(r.Filter), until: r.left})
 	}
 	if !r.member && len(r.past) == 0 {
 		return nil
@@ -165,4 +172,20 @@ func (s *Store) loadSubscription(m inbox.Member, r subscriptionRecord) error {
 	}
 	st.readers = append(st.readers, reader{m, from})
 	return nil
+}
+
+// loadedStreams makes usable what was read of streams, and of what was given up.
+func (s *Store) loadedStreams() {
+	for _, st := range s.streams.byFilter {
+		slices.SortFunc(st.readers, func(a, b reader) int { return cmp.Compare(a.member, b.member) })
+		st.readers = slices.Clip(st.readers)
+		if s.streams.members.Members(st.filter) > 0 {
+			s.serve(st)
+		}
+	}
+	for m, all := range s.leavings {
+		for i := range all {
+			all[i].others = slices.DeleteFunc(s.filtersOf(m), func(f string) bool { return f == all[i].filter })
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 type timer struct {
 	at          int64 // Unix milliseconds
 	member      inbox.Member
-	incarnation incarnation
+	incarnation uint32 // its low half: one that is taken for another finds nothing to do yet
 }
 
 // timers is a heap, the earliest first. Owned by the committer.
@@ -51,12 +51,32 @@ const timersAtOnce = 500
 // watch sets the timer of a session that has just been left, unless one fires
 // before.
 func (s *Store) watch(m inbox.Member) {
+	if s.note(m) {
+		heap.Fix(&s.timers, len(s.timers)-1)
+	}
+}
+
+// note appends the timer of a session, unless it needs none or has one that
+// fires before, or at most a tenth of a second after, and reports whether it did.
+func (s *Store) note(m inbox.Member) bool {
 	sess := s.sessions.at(m)
 	at := min(sess.willDue(), sess.over())
-	if at != never && (sess.timer == 0 || at < sess.timer) {
-		sess.timer = at
-		heap.Push(&s.timers, timer{at, m, sess.incarnation})
+	if at == never {
+		return false
 	}
+	tenths := s.sessions.tenths(at)
+	if sess.timer != 0 && tenths >= sess.timer {
+		return false
+	}
+	sess.timer = tenths
+	s.timers = append(s.timers, timer{at, m, uint32(sess.incarnation)})
+	return true
+}
+
+// tenths returns a time, Unix milliseconds, in the tenths of a second since the
+// sessions were read, which fit 4 bytes: no process runs for thirteen years.
+func (s *sessions) tenths(at int64) uint32 {
+	return uint32(min(max((at-s.read)/100, 1), math.MaxUint32))
 }
 
 // runTimers publishes the wills that are due and ends the sessions whose time is
@@ -66,13 +86,13 @@ func (g *commitGroup) runTimers() {
 	for n := 0; n < timersAtOnce && len(s.timers) > 0 && s.timers[0].at <= now; n++ {
 		t := heap.Pop(&s.timers).(timer)
 		sess := s.sessions.at(t.member)
-		if sess.incarnation != t.incarnation {
+		if low := uint32(sess.incarnation); sess.incarnation == 0 || low != t.incarnation {
 			continue
 		}
-		if sess.timer == t.at {
+		if sess.timer == s.sessions.tenths(t.at) {
 			sess.timer = 0
 		}
-		if sess.owner != nil {
+		if sess.owner() != nil {
 			continue
 		}
 		switch {
@@ -92,18 +112,18 @@ const never = math.MaxInt64
 
 // over is when the session ends, in Unix milliseconds; never while it has an
 // owner.
-func (sess *session) over() int64 {
-	if sess.ended == 0 || sess.expiry == inbox.ExpiryNever {
+func (s sessionRef) over() int64 {
+	if s.ended == 0 || s.expiry == inbox.ExpiryNever {
 		return never
 	}
-	return sess.ended + int64(sess.expiry)*1000
+	return s.ended + int64(s.expiry)*1000
 }
 
 // willDue is when the session's will is published if the session is still there
 // then; never if it has no will.
-func (sess *session) willDue() int64 {
-	if sess.ended == 0 || sess.will == nil {
+func (s sessionRef) willDue() int64 {
+	if s.ended == 0 || s.will() == nil {
 		return never
 	}
-	return sess.ended + int64(sess.will.Delay)*1000
+	return s.ended + int64(s.will().Delay)*1000
 }

@@ -20,8 +20,8 @@ func willKey(inc incarnation) []byte { return numberKey(prefixWill, uint64(inc))
 // for sessions in memory too: whoever crashes has left without a goodbye.
 func (g *commitGroup) setWill(m inbox.Member, w *inbox.Will) {
 	sess := g.s.sessions.at(m)
-	had := sess.will != nil
-	sess.will = w
+	had := sess.will() != nil
+	sess.setWill(w)
 	switch {
 	case w != nil:
 		value, err := appendRecord(nil, willVersion, uint64(w.Delay), w.Envelope.Expiry, inbox.AppendEnvelope(nil, w.Envelope))
@@ -55,7 +55,7 @@ func parseWill(b []byte) (*inbox.Will, error) {
 // publishWill publishes the will of a session, if it has one, in the group that
 // takes it away: once, whatever happens.
 func (g *commitGroup) publishWill(m inbox.Member) {
-	w := g.s.sessions.at(m).will
+	w := g.s.sessions.at(m).will()
 	if w == nil {
 		return
 	}
@@ -81,7 +81,7 @@ func (g *commitGroup) publishOwn(will *inbox.Envelope) {
 
 // loadWills reads the wills, and returns those of sessions that were in memory
 // and ended with the last process.
-func (s *Store) loadWills(txn *badger.Txn, members map[incarnation]inbox.Member) (orphans map[incarnation]*inbox.Will, err error) {
+func (s *Store) loadWills(txn *badger.Txn) (orphans map[incarnation]*inbox.Will, err error) {
 	orphans = map[incarnation]*inbox.Will{}
 	return orphans, each(txn, []byte{prefixWill}, func(k, v []byte) error {
 		w, err := parseWill(append([]byte(nil), v...))
@@ -89,8 +89,8 @@ func (s *Store) loadWills(txn *badger.Txn, members map[incarnation]inbox.Member)
 			return err
 		}
 		inc := incarnation(keyNumber(k))
-		if m, ok := members[inc]; ok {
-			s.sessions.at(m).will = w
+		if m := s.sessions.ofIncarnation(inc); m != 0 {
+			s.sessions.at(m).setWill(w)
 		} else {
 			orphans[inc] = w
 		}
