@@ -77,6 +77,21 @@ const (
 	userPropertySize = int(unsafe.Sizeof(UserProperty{}))
 )
 
+// PropertyMessageID is the user property by which a publisher names a message, so
+// that it may send it again and again until it is acknowledged.
+const PropertyMessageID = "msg-id"
+
+// MessageID returns the name that the publisher gave the message, "" if none: the
+// first [PropertyMessageID] among its user properties.
+func (e *Envelope) MessageID() string {
+	for _, p := range e.UserProperties {
+		if p.Key == PropertyMessageID {
+			return p.Value
+		}
+	}
+	return ""
+}
+
 // Expired reports whether the message must no longer be delivered.
 func (e *Envelope) Expired(now time.Time) bool {
 	return e.Expiry != 0 && now.UnixMilli() >= e.Expiry

@@ -31,8 +31,8 @@ var (
 
 // Receipt says what became of an appended message.
 type Receipt struct {
-	ID        MessageID
-	Duplicate bool // nothing was stored: it had been before (see Inbox.Publish)
+	ID        MessageID // of a duplicate, that of the message that was stored, if it is known
+	Duplicate bool      // nothing was stored: it had been before (see Append and Inbox.Publish)
 
 	// Matched is how many receivers have a matching subscription, -1 if the engine
 	// does not know. Engines may leave out those that get nothing, and count a
@@ -55,6 +55,13 @@ type Store interface {
 	// Order: messages that one goroutine appends are stored, become visible and
 	// have done called in the order of the calls. A message that becomes
 	// visible never gets a position below one that was visible before.
+	//
+	// Once: a message of QoS 1 or 2 to which its publisher gave a name
+	// ([Envelope.MessageID]), and that the same client has published under that
+	// name before, is not stored again, and its Receipt says so. A name is
+	// remembered as long as its message could be kept, whether it still is or
+	// not, but of one that never expires it may be for 7 days only; a message
+	// that nobody was to get may be forgotten at once.
 	//
 	// Append blocks while the engine's queue is full; that is the back-pressure.
 	// done runs on a goroutine of the engine: it must not block, write to a

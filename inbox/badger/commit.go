@@ -118,10 +118,11 @@ type commitGroup struct {
 	critical bool // half of it is used up: new sessions and subscriptions are refused too
 
 	blocks   []block
-	spare    [][]byte        // buffers of earlier blocks, to be used again
-	written  [][]byte        // buffers that Badger holds until the commit
-	bodies   []*badger.Entry // written behind the blocks
-	last     []lastWrite     // written behind everything
+	spare    [][]byte                  // buffers of earlier blocks, to be used again
+	written  [][]byte                  // buffers that Badger holds until the commit
+	bodies   []*badger.Entry           // written behind the blocks
+	last     []lastWrite               // written behind everything
+	names    map[string]inbox.Position // of the messages in the group that have one
 	matches  []inbox.Match
 	kept     []kept
 	streams  []*stream // that the message being applied is in
@@ -182,7 +183,7 @@ func (g *commitGroup) build(ops []operation) []operation {
 		case op.from != nil:
 			a.receipt, a.err = g.publishOnce(&op)
 		case op.envelope != nil:
-			a.receipt, a.err = g.append(op.envelope, *op.record)
+			a.receipt, a.err = g.appendOnce(op.envelope, *op.record)
 		default:
 			op.apply(g)
 		}
@@ -255,6 +256,7 @@ func (g *commitGroup) reset() {
 	clear(g.saved)
 	clear(g.kept)
 	clear(g.last)
+	clear(g.names)
 	clear(g.bodies)
 	for i := 0; i < len(g.written) && len(g.spare) < spareBuffers; i++ {
 		g.spare = append(g.spare, g.written[i][:0])

@@ -29,7 +29,7 @@ func (g *commitGroup) publishOnce(op *operation) (inbox.Receipt, error) {
 	if h.received[op.packetID] {
 		return inbox.Receipt{Duplicate: true}, nil
 	}
-	receipt, err := g.append(op.envelope, *op.record)
+	receipt, err := g.appendOnce(op.envelope, *op.record)
 	if err != nil {
 		return receipt, err
 	}

@@ -22,6 +22,7 @@ import (
 //	R name(topic)                         retained message
 //	w incarnation:8                       will of the session
 //	x incarnation:8 packet id:2           QoS 2 message taken from the session's client, PUBREL awaited
+//	d hash:16                             name that its publisher gave to a message
 //	c sequence:8                          how many inboxes still refer to the body, once fewer than at first
 const (
 	prefixMeta         = 'M'
@@ -35,6 +36,7 @@ const (
 	prefixRetained     = 'R'
 	prefixWill         = 'w'
 	prefixReceived     = 'x'
+	prefixName         = 'd'
 )
 
 var (

@@ -72,7 +72,10 @@ func (g *commitGroup) separate() error {
 }
 
 // lastWrite is a key that is written behind the messages of the group.
-type lastWrite struct{ key, value []byte } // without a value the key is deleted
+type lastWrite struct {
+	key, value []byte // without a value the key is deleted
+	until      int64  // when it may go, Unix ms; 0 for never
+}
 
 // putBody adds a body. It is written behind the blocks that refer to it: should
 // the group take several transactions and the process end between them, there
@@ -87,7 +90,13 @@ func (g *commitGroup) putBody(key, value []byte, until int64) {
 // vouches for, even if the group takes several transactions: that a will was
 // published, or that a packet id brought its message. A nil value deletes it.
 func (g *commitGroup) putLast(key, value []byte) {
-	g.last = append(g.last, lastWrite{key, value})
+	g.last = append(g.last, lastWrite{key: key, value: value})
+	g.size += len(key) + len(value)
+}
+
+// putLastUntil is putLast for a key that may go after a time, Unix milliseconds.
+func (g *commitGroup) putLastUntil(key, value []byte, until int64) {
+	g.last = append(g.last, lastWrite{key, value, until})
 	g.size += len(key) + len(value)
 }
 
@@ -100,7 +109,11 @@ func (g *commitGroup) writeLast() {
 		if w.value == nil {
 			g.retry(func() error { return g.txn.Delete(w.key) })
 		} else {
-			g.write(&badger.Entry{Key: w.key, Value: w.value})
+			e := &badger.Entry{Key: w.key, Value: w.value}
+			if w.until != 0 {
+				e.ExpiresAt = expiresAt(w.until)
+			}
+			g.write(e)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (o *owner) Publish(ctx context.Context, id uint16, e *inbox.Envelope, done 
 			return inbox.Receipt{Duplicate: true}, nil
 		}
 		o.session.received[id] = true
-		return o.store.appendLocked(e), nil
+		return o.store.appendOnceLocked(e), nil
 	}, done)
 }
 

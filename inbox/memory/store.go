@@ -25,6 +25,7 @@ type Store struct {
 	last     inbox.Position
 	sessions map[inbox.Receiver]*session
 	retained map[string]*inbox.Envelope // by topic
+	names    map[name]named             // of messages that have one
 	timer    *time.Timer                // for the next will or session; nil before the first
 	closed   bool
 	calls    []func() // callbacks that are due, in order
@@ -45,6 +46,7 @@ func newStore(id uint32) *Store {
 		waiting:  make(chan struct{}, maxWaiting),
 		sessions: map[inbox.Receiver]*session{},
 		retained: map[string]*inbox.Envelope{},
+		names:    map[name]named{},
 	}
 	s.idle.L = &s.mu
 	return s
@@ -53,7 +55,7 @@ func newStore(id uint32) *Store {
 // Append implements [inbox.Store]. It costs one comparison for each
 // subscription in the store.
 func (s *Store) Append(ctx context.Context, e *inbox.Envelope, done func(inbox.Receipt, error)) {
-	s.take(ctx, func() (inbox.Receipt, error) { return s.appendLocked(e), nil }, done)
+	s.take(ctx, func() (inbox.Receipt, error) { return s.appendOnceLocked(e), nil }, done)
 }
 
 // take stores one message with the lock held, and has done called in its turn.
@@ -75,6 +77,29 @@ func (s *Store) take(ctx context.Context, storeLocked func() (inbox.Receipt, err
 		done(receipt, err)
 		<-s.waiting
 	})
+}
+
+// name is what a client has named a message.
+type name struct{ client, id string }
+
+// named is the message of a name.
+type named struct {
+	id     inbox.MessageID
+	expiry int64
+}
+
+// appendOnceLocked is appendLocked for a message that may repeat an earlier one.
+func (s *Store) appendOnceLocked(e *inbox.Envelope) inbox.Receipt {
+	n := name{e.Client, e.MessageID()}
+	if n.id == "" || e.QoS == 0 {
+		return s.appendLocked(e)
+	}
+	if earlier, ok := s.names[n]; ok && (earlier.expiry == 0 || earlier.expiry > time.Now().UnixMilli()) {
+		return inbox.Receipt{ID: earlier.id, Duplicate: true, Matched: -1}
+	}
+	receipt := s.appendLocked(e)
+	s.names[n] = named{e.ID, e.Expiry}
+	return receipt
 }
 
 // appendLocked gives a message to its receivers, and retains it if it asks for
@@ -233,6 +258,7 @@ func (s *Store) Reopen() *Store {
 	defer again.mu.Unlock()
 	again.last = s.last
 	again.retained = maps.Clone(s.retained)
+	again.names = maps.Clone(s.names)
 	for r, held := range s.sessions {
 		kept := *held
 		kept.state = clone(held.state)

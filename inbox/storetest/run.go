@@ -30,6 +30,11 @@ var clauses = []struct {
 	{"append/visible in order", appendVisibleInOrder},
 	{"append/for the absent", appendForAbsent},
 
+	{"append/named once", appendNamed},
+	{"append/named by others", appendNamedByOthers},
+	{"append/named and expired", appendNamedExpired},
+	{"append/named at once", appendNamedTogether},
+
 	{"envelope/every field", envelopeEveryField},
 	{"envelope/sizes", envelopeSizes},
 	{"envelope/long topics", envelopeLongTopics},
