@@ -23,7 +23,7 @@ func (r filterRef) deep() bool   { return r&1 != 0 }
 // filtersOf holds the filters of each member: 4 bytes for a member with one,
 // as most have, and a list for those with more.
 type filtersOf struct {
-	one  []*[chunk]filterRef    // by member; [manyFilters] if it has a list, noFilter if it has none
+	one  []*[chunk]filterRef    // by member, nil where none has any; [manyFilters] if it has a list, noFilter if it has none
 	many map[Member][]filterRef // of at least two
 }
 
@@ -37,7 +37,10 @@ func (f *filtersOf) at(m Member) *filterRef { return &f.one[m/chunk][m%chunk] }
 
 func (f *filtersOf) add(m Member, r filterRef) {
 	for int(m/chunk) >= len(f.one) {
-		f.one = append(f.one, new([chunk]filterRef))
+		f.one = append(f.one, nil)
+	}
+	if f.one[m/chunk] == nil {
+		f.one[m/chunk] = new([chunk]filterRef)
 	}
 	switch one := f.at(m); *one {
 	case noFilter:
@@ -73,7 +76,7 @@ func (f *filtersOf) remove(m Member, r filterRef) {
 
 // of returns a copy of m's filters.
 func (f *filtersOf) of(m Member) []filterRef {
-	if int(m/chunk) >= len(f.one) {
+	if int(m/chunk) >= len(f.one) || f.one[m/chunk] == nil {
 		return nil
 	}
 	switch one := *f.at(m); one {
