@@ -49,19 +49,20 @@ type handle struct {
 	wake   chan struct{} // holds one; a hint that the fields below changed
 	fenced chan struct{} // closed when a newer owner opened the inbox, or this one closed it
 
-	mu       sync.Mutex
-	sources  []*source      // the streams it reads; replaced, never changed
-	leavings []leaving      // what it is not to get; replaced, never changed
-	position inbox.Position // everything up to here was returned by Next or is in ready
-	returned inbox.Position // the last entry that was returned by Next
-	sent     inbox.Position // State.Sent as it is stored
-	open     inbox.Position // the first of State.Open as it is stored, 0 if it is empty
-	last     inbox.Position // everything up to here is visible; nothing beyond is read
-	ready    []inbox.Entry  // to be returned next
-	bytes    int            // size of the envelopes in ready
-	caughtUp bool           // everything up to last is in ready or was returned
-	promised int            // entries that were reserved and are not handed over yet
-	reserved int            // their size
+	mu         sync.Mutex
+	subscribed []inbox.Subscription // as it was opened, until somebody has asked or changed that
+	sources    []*source            // the streams it reads; replaced or added to, never changed
+	leavings   []leaving            // what it is not to get; replaced, never changed
+	position   inbox.Position       // everything up to here was returned by Next or is in ready
+	returned   inbox.Position       // the last entry that was returned by Next
+	sent       inbox.Position       // State.Sent as it is stored
+	open       inbox.Position       // the first of State.Open as it is stored, 0 if it is empty
+	last       inbox.Position       // everything up to here is visible; nothing beyond is read
+	ready      []inbox.Entry        // to be returned next
+	bytes      int                  // size of the envelopes in ready
+	caughtUp   bool                 // everything up to last is in ready or was returned
+	promised   int                  // entries that were reserved and are not handed over yet
+	reserved   int                  // their size
 }
 
 // take takes an entry after its commit. Runs on the committer; never blocks.

@@ -191,14 +191,20 @@ func (g *commitGroup) reread(m inbox.Member, st *stream) {
 	if h == nil {
 		return
 	}
+	h.setSources(st, g.listen(h, st))
+}
+
+// listen returns how h is to read a stream, and has what comes handed to it if its
+// session is a member.
+func (g *commitGroup) listen(h *handle, st *stream) []*source {
 	h.attached = true
-	sources := g.s.sources(m, st)
-	h.setSources(st, sources)
+	sources := g.s.sources(h.member, st)
 	it := fanItem{kind: fanLeave, stream: st, to: h}
 	if n := len(sources); n > 0 && sources[n-1].until == endless {
 		it.kind, it.source = fanJoin, sources[n-1]
 	}
 	g.fan = append(g.fan, it)
+	return sources
 }
 
 // sources returns how m reads a stream: what it has still to read, and, if it is
@@ -294,11 +300,14 @@ func (g *commitGroup) leaveStreams(m inbox.Member) {
 	}
 }
 
-// attach has a receiver that has just connected read all its streams.
+// attach has a receiver that has just connected, and that nobody else has yet, read
+// all its streams, and notes what it is subscribed to. Cost: 1 µs for each.
 func (g *commitGroup) attach(h *handle) {
-	for _, st := range g.s.streams.of(h.member) {
-		g.reread(h.member, st)
+	member := g.s.streams.members.Subscriptions(h.member)
+	for _, st := range g.s.streams.among(h.member, member) {
+		h.sources = append(h.sources, g.listen(h, st)...)
 	}
+	h.subscribed = append(g.s.index.Subscriptions(h.member), member...)
 	h.setLeavings(g.s.leavings[h.member])
 }
 

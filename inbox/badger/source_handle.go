@@ -25,12 +25,16 @@ func (h *handle) allSources() []*source {
 	return h.sources
 }
 
-// setSources replaces what h reads of a stream.
+// setSources replaces what h reads of a stream. Cost: a look at each source; a
+// copy of all only if the stream was read already.
 func (h *handle) setSources(st *stream, sources []*source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(h.sources), func(s *source) bool { return s.stream == st })
-	h.sources = append(others, sources...)
+	isOld := func(s *source) bool { return s.stream == st }
+	if slices.ContainsFunc(h.sources, isOld) {
+		h.sources = slices.DeleteFunc(slices.Clone(h.sources), isOld)
+	}
+	h.sources = append(h.sources, sources...) // behind what its readers see
 }
 
 // durable notes a delivery state that is being stored. What follows from it is

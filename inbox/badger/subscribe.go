@@ -6,8 +6,15 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// Subscriptions implements [inbox.Inbox].
+// Subscriptions implements [inbox.Inbox]. The first time after Open, and before
+// they change, it costs a lock.
 func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error) {
+	if err := h.usable(); err != nil {
+		return nil, err
+	}
+	if subs := h.takeSubscribed(); subs != nil {
+		return subs, nil
+	}
 	return run(ctx, h.s, "list subscriptions", func(*commitGroup) ([]inbox.Subscription, error) {
 		if !h.owns() {
 			return nil, inbox.ErrFenced
@@ -16,9 +23,20 @@ func (h *handle) Subscriptions(ctx context.Context) ([]inbox.Subscription, error
 	})
 }
 
+// takeSubscribed returns the subscriptions as they were when h was opened, the
+// first time and if they are still so. Nobody but its owner changes them.
+func (h *handle) takeSubscribed() []inbox.Subscription {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	subs := h.subscribed
+	h.subscribed = nil
+	return subs
+}
+
 // Subscribe implements [inbox.Inbox]: the index changes between two messages
 // of the same order, so a subscription begins exactly where it was committed.
 func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
+	h.takeSubscribed() // which change
 	type subscribed struct {
 		existed []bool
 		since   inbox.Position
@@ -60,6 +78,7 @@ func wantsRetained(sub inbox.Subscription, existed bool) bool {
 
 // Unsubscribe implements [inbox.Inbox].
 func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
+	h.takeSubscribed() // which change
 	return run(ctx, h.s, "unsubscribe", func(g *commitGroup) (existed []bool, err error) {
 		if !h.owns() {
 			return nil, inbox.ErrFenced
