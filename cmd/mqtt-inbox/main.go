@@ -67,9 +67,18 @@ func run(env environment, args []string) int {
 	}
 	selected, err := parser.Parse(args)
 	if err != nil {
-		return report(env, usageError{fmt.Errorf("%w; see mqtt-inbox --help", err)})
+		return report(env, usageError{fmt.Errorf("%w; see %s --help", err, understood(err))})
 	}
 	return report(env, selected.Run(&env))
+}
+
+// understood returns the command line up to the last command that it names.
+func understood(err error) string {
+	failed := new(kong.ParseError)
+	if errors.As(err, &failed) && failed.Context.Selected() != nil {
+		return failed.Context.Selected().FullPath()
+	}
+	return "mqtt-inbox"
 }
 
 // report prints an error in one line and returns its exit code.

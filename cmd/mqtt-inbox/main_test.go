@@ -55,9 +55,11 @@ func TestCommandsThatFail(t *testing.T) {
 		code int
 		want []string // in the one line on standard error
 	}{
-		{"unknown command", []string{"dance"}, exitUsage, []string{"unexpected argument dance", "--help"}},
-		{"unknown flag", []string{"serve", "--foo"}, exitUsage, []string{"unknown flag --foo", "--help"}},
-		{"no number", []string{"serve", "--window", "many"}, exitUsage, []string{"--window"}},
+		{"unknown command", []string{"dance"}, exitUsage, []string{"unexpected argument dance", "see mqtt-inbox --help"}},
+		{"unknown command of bench", []string{"bench", "dance"}, exitUsage, []string{"unexpected argument dance", "see mqtt-inbox bench --help"}},
+		{"unknown flag", []string{"serve", "--foo"}, exitUsage, []string{"unknown flag --foo", "see mqtt-inbox serve --help"}},
+		{"misspelt flag", []string{"bench", "ack", "--shape", "1x1"}, exitUsage, []string{`did you mean "--shapes"?`, "see mqtt-inbox bench ack --help"}},
+		{"no number", []string{"serve", "--window", "many"}, exitUsage, []string{"--window", "see mqtt-inbox serve --help"}},
 		{"strangers", []string{"serve", "--listen", "0.0.0.0:0"}, exitUsage, []string{`"0.0.0.0:0"`, "127.0.0.1", "--allow-anonymous"}},
 		{"two mistakes", []string{"serve", "--listen", "1883", "--window", "70000"}, exitUsage, []string{"not host:port", "choose 1 to 65535"}},
 		{"long expiry", []string{"serve", "--max-session-expiry", "1.5s"}, exitUsage, []string{"max session expiry", "whole seconds"}},
