@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -71,11 +72,27 @@ func inspectConnect(b []byte, header int) (will propertySet, err error) {
 	return will, s.fault
 }
 
+// bridgeBit is what a bridge adds to the level of the protocol in CONNECT, to be
+// told from a client. It is a convention of brokers, not of MQTT.
+const bridgeBit = 0x80
+
+// clearBridge reports whether a CONNECT that has passed inspection is of a bridge
+// that says so, and makes it one of a client.
+func clearBridge(b []byte, header int) bool {
+	level := &b[header+2+int(binary.BigEndian.Uint16(b[header:]))]
+	bridge := *level&bridgeBit != 0
+	*level &^= bridgeBit
+	return bridge
+}
+
 // level reads the name and level of the protocol, and reports whether they are
 // a version that is spoken here.
 func (s *scan) level() (level byte, known bool) {
 	name := s.binary()
 	level = s.byte()
+	if level == bridgeBit|3 || level == bridgeBit|4 {
+		level &^= bridgeBit
+	}
 	switch {
 	case string(name) == "MQTT" && (level == 4 || level == 5), string(name) == "MQIsdp" && level == 3:
 		return level, s.fault == nil
@@ -117,7 +134,7 @@ func (s *scan) authentication(seen propertySet) {
 // packet, and what does not name MQTT as its protocol is not answered.
 //
 // A level that there never was is answered as a later version if it may be one,
-// and else as the oldest, which is what a bridge expects that tries its own.
+// and else as the oldest.
 func connackRefusing(b []byte, header int, err error) []byte {
 	var code packets.Code
 	if !errors.As(err, &code) || b[0]>>4 != packets.Connect || code == packets.ErrProtocolViolationProtocolName {

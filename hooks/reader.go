@@ -70,6 +70,7 @@ func (l *link) nextFrame() error {
 		if l.in.seen, err = inspectConnect(b, len(header)); err != nil {
 			return l.refuseConnect(b, len(header), err)
 		}
+		l.bridge = clearBridge(b, len(header))
 		l.in.connected, l.in.old = true, oldConnect(b, len(header))
 		l.in.pass = frame
 		return nil
