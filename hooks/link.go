@@ -45,6 +45,7 @@ type link struct {
 	client      *mqtt.Client
 	connect     packets.ConnectParams // for the will
 	v5          bool
+	bridge      bool                // another broker's, which is not to get back what it has sent
 	refused     packets.Code        // why the client does not get its session
 	goodbye     bool                // the client has taken its leave
 	noLocal     bool                // has had a subscription with No Local

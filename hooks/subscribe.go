@@ -43,6 +43,7 @@ func (h *Hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 		if !isSystem(sub.Filter) {
 			sub.RetainHandling = 2
 		}
+		sub.NoLocal = sub.NoLocal || l.bridge
 		filters[i] = sub
 	}
 	pk.Filters = filters
@@ -78,8 +79,8 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 		subs = append(subs, inbox.Subscription{
 			Filter:            sub.Filter,
 			QoS:               codes[i],
-			NoLocal:           sub.NoLocal,
-			RetainAsPublished: sub.RetainAsPublished,
+			NoLocal:           sub.NoLocal || l.bridge,
+			RetainAsPublished: sub.RetainAsPublished || l.bridge,
 			RetainHandling:    sub.RetainHandling,
 			Identifier:        uint32(sub.Identifier),
 		})
