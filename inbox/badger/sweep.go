@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -29,9 +31,11 @@ type sweeper struct {
 	sessions map[incarnation]*sweep
 	ended    []incarnation
 
-	deleted int64 // bytes since the last compaction; the sweeper's own
-	commits int64 // of the store, when last looked at
-	flushed bool  // the deletions are in tables: they can be compacted
+	next    incarnation // where looking for what the last process left goes on; the sweeper's own, as what follows
+	resumed bool        // that is done
+	deleted int64       // bytes since the last compaction
+	commits int64       // of the store, when last looked at
+	flushed bool        // the deletions are in tables: they can be compacted
 }
 
 // sweep is how far one inbox has been swept.
@@ -130,6 +134,9 @@ func (w *sweeper) sweep() {
 			w.committed(nil, []incarnation{inc}) // again next time
 		}
 	}
+	if err := w.resume(); err != nil {
+		w.report(0, err)
+	}
 	moved := w.takeMoved()
 	for inc, sw := range moved {
 		if err := w.advance(b, inc, sw); err != nil {
@@ -183,6 +190,54 @@ func (w *sweeper) takeMoved() map[incarnation]sweep {
 		}
 	}
 	return moved
+}
+
+// resumeAtOnce bounds how many sessions one round looks at for what the last
+// process left.
+const resumeAtOnce = 10_000
+
+// resume has those inboxes swept that the last process ended before it swept, for
+// nothing says after a start that they have moved. It looks at the sessions that
+// have blocks, some in each round, until it has seen them all. Cost: about 10 µs
+// for each, in the background, once.
+func (w *sweeper) resume() error {
+	if w.resumed {
+		return nil
+	}
+	return w.s.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{prefixBlock}})
+		defer it.Close()
+		for range resumeAtOnce {
+			if it.Seek(blockKey(w.next, 0)); !it.Valid() {
+				w.resumed = true
+				return nil
+			}
+			key := it.Item().Key()
+			inc, first := keyIncarnationOf(key), inbox.Position(keyNumber(key))
+			w.next = inc + 1
+			swept, state, err := readState(txn, inc)
+			if err != nil {
+				w.report(inc, err)
+			} else if first <= state.Sent {
+				w.left(inc, swept, state)
+			}
+		}
+		return nil
+	})
+}
+
+// left notes an inbox that may have something finished since before the start.
+func (w *sweeper) left(inc incarnation, swept inbox.Position, state inbox.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sw := w.sessions[inc]
+	if sw == nil {
+		sw = &sweep{swept: swept, closed: true}
+		w.sessions[inc] = sw
+	}
+	if sw.state.Sent == 0 { // nothing later is known
+		sw.state, sw.moved = state, true
+	}
 }
 
 // advance deletes the finished blocks of one inbox.

@@ -135,6 +135,40 @@ func TestSweep(t *testing.T) {
 	eventually(t, s, map[string]int{"i": 0, "m": 0, "c": 0})
 }
 
+// What a process has not swept, the next one does, whether the session comes back
+// or not, and though nobody saves a state.
+func TestSweepWhatWasLeft(t *testing.T) {
+	dir := t.TempDir()
+	s := sweepingEvery(t, dir, time.Hour)
+	all := map[inbox.Receiver]*receiver{}
+	for _, n := range []inbox.Receiver{"away", "back", "half"} {
+		all[n] = connect(t, s, n, inbox.ExpiryNever, "all", "to/"+string(n))
+		for range 3 {
+			publish(t, s, &inbox.Envelope{Topic: "to/" + string(n), QoS: 1})
+		}
+		ids, _ := all[n].take(t, 3)
+		if n == "half" {
+			ids = ids[:1]
+		}
+		all[n].finish(ids...)
+	}
+	publish(t, s, &inbox.Envelope{Topic: "all", QoS: 1})
+	for _, r := range all {
+		leave(t, r, inbox.ExpiryNever)
+	}
+	if n := s.Keys()["i"]; n != 12 {
+		t.Fatalf("%d blocks before the restart, want 12: the test would test nothing", n)
+	}
+	s = again(t, s, dir)
+	defer s.Close()
+	back, _, err := s.Open(background, "back", inbox.OpenOptions{Expiry: inbox.ExpiryNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, s, map[string]int{"i": 2 + 3, "m": 1})
+	leave(t, back, inbox.ExpiryNever)
+}
+
 // A retained message is one key, whatever was there before; its copies are
 // swept like anything else.
 func TestSweepRetained(t *testing.T) {
