@@ -334,6 +334,15 @@ func TestAccessIsAsked(t *testing.T) {
 	}
 }
 
+func TestVersionIsTheBrokers(t *testing.T) {
+	b, _ := serve(t, quietOptions())
+	watcher := mqtttest.Dial(t, b.Addresses()[0], mqtttest.Options{ClientID: "w", Clean: true})
+	watcher.Subscribe("$SYS/broker/version", 0)
+	if got, want := string(watcher.NextPublish().Payload), "mqtt-inbox "+Version(); got != want {
+		t.Errorf("version: %q, want %q", got, want)
+	}
+}
+
 func TestCommitsAreCounted(t *testing.T) {
 	o := quietOptions()
 	o.Store, o.Dir = nil, t.TempDir()

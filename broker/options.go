@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -15,7 +16,7 @@ import (
 // Defaults of [Options].
 const (
 	DefaultAddress        = "127.0.0.1:1883"
-	DefaultMaxPacketSize  = maxPacketSize
+	DefaultMaxPacketSize  = MaxPacketSize
 	DefaultWindow         = 512
 	DefaultSessionExpiry  = 7 * 24 * 60 * 60
 	DefaultRetention      = 7 * 24 * time.Hour
@@ -28,11 +29,13 @@ const (
 // 64 KiB each at most, and its own fields: so every packet up to the upper bound,
 // 880 KiB, can be stored.
 const (
-	minPacketSize = 128
-	maxPacketSize = 1<<20 - 2*64<<10 - 16<<10
+	MinPacketSize = 128
+	MaxPacketSize = 1<<20 - 2*64<<10 - 16<<10
 
-	minConnectTimeout = time.Millisecond
-	maxConnectTimeout = 24 * time.Hour
+	MinRetention      = time.Second
+	MinConnectTimeout = time.Millisecond
+	MaxConnectTimeout = 24 * time.Hour
+	MinStopTimeout    = time.Millisecond
 )
 
 // Options say what a broker listens on, where it stores and whom it lets in.
@@ -47,7 +50,8 @@ type Options struct {
 
 	// Origins are the web sites whose pages may use the WebSocket listeners,
 	// as "https://example.org", or "*" for every page of every site. A page
-	// from the listener's own address and clients outside browsers always may.
+	// from the listener's own address and clients outside browsers always may. They
+	// are refused where there is no WebSocket listener.
 	Origins []string
 
 	// Dir is the data directory. It is created if it does not exist, and used
@@ -58,7 +62,7 @@ type Options struct {
 	Store inbox.Store
 
 	// Retention is how long a message that nobody has read is kept if it does
-	// not expire earlier. Negative for ever.
+	// not expire earlier, 1 s or more. Negative for ever.
 	Retention time.Duration
 
 	// KeepQoS0 keeps messages of QoS 0 for receivers who are away and whose
@@ -67,14 +71,15 @@ type Options struct {
 
 	// StreamFrom is how many sessions that outlive their connections must be
 	// subscribed to one filter for its messages to be stored once for all of them,
-	// rather than as a reference for each. 0 means 32; negative means never. A
-	// Store of the caller's has its own.
+	// rather than as a reference for each. 0 means 32; -1 means never. A Store of
+	// the caller's has its own.
 	StreamFrom int
 
 	// Push and Pull name filters, or patterns that match filters as if they were
 	// topics, for which it is not the number of sessions that decides: those of
 	// Push have references always, those of Pull are stored once from the first
-	// session on. Push has precedence.
+	// session on. Push has precedence. Filters of shared subscriptions, whose
+	// messages are stored once in any case, are refused.
 	Push, Pull []string
 
 	// Access decides who may connect and use which topics. Nil lets everyone
@@ -110,7 +115,7 @@ type Options struct {
 	// packet has arrived, 1 ms to 24 hours.
 	ConnectTimeout time.Duration
 
-	// StopTimeout bounds [Broker.Close].
+	// StopTimeout bounds [Broker.Close], 1 ms or more.
 	StopTimeout time.Duration
 
 	// Log gets what the broker does, never what messages contain. Nil for
@@ -166,23 +171,75 @@ func (o Options) Validate() error {
 			errs = append(errs, errors.New("unix socket: the path is empty; name a file"))
 		}
 	}
+	if len(o.Origins) > 0 && len(o.WebSocket) == 0 {
+		errs = append(errs, fmt.Errorf("origin %q: nothing listens for WebSocket, which alone has origins; add an address with --ws, or leave the origin out", o.Origins[0]))
+	}
 	if o.Store == nil && o.Dir == "" {
 		errs = append(errs, errors.New("data directory: none given; name one"))
 	}
+	errs = append(errs, o.validateStoring(), o.validateLimits())
+	return errors.Join(errs...)
+}
+
+// validateStoring checks how messages are kept.
+func (o Options) validateStoring() error {
+	var errs []error
+	if o.Retention > 0 && o.Retention < MinRetention {
+		errs = append(errs, fmt.Errorf("retention %v: choose %v or more, or less than 0 for ever", o.Retention, MinRetention))
+	}
+	if o.StreamFrom < -1 {
+		errs = append(errs, fmt.Errorf("group stream from %d: choose 1 or more sessions, 0 for the default, or -1 for never", o.StreamFrom))
+	}
+	for _, pattern := range o.Push {
+		errs = append(errs, validatePattern("group push", pattern))
+	}
+	for _, pattern := range o.Pull {
+		errs = append(errs, validatePattern("group pull", pattern))
+	}
+	return errors.Join(errs...)
+}
+
+// validatePattern checks that a pattern of filters can match one.
+func validatePattern(name, pattern string) error {
+	if strings.HasPrefix(pattern, inbox.SharePrefix) {
+		return fmt.Errorf("%s %q: messages of a shared subscription are stored once in any case; name other filters", name, pattern)
+	}
+	if !isFilter(pattern) {
+		return fmt.Errorf("%s %q: this is no topic filter; choose one in which + and # are whole levels, and # is the last, as in a/+/b or a/#", name, pattern)
+	}
+	return nil
+}
+
+// isFilter reports whether s has the form of a topic filter: it is not empty
+// [MQTT-4.7.3-1], # is the whole last level [MQTT-4.7.1-1], and + a whole level
+// [MQTT-4.7.1-2].
+func isFilter(s string) bool {
+	levels := strings.Split(s, "/")
+	for i, level := range levels {
+		if level == "#" && i < len(levels)-1 || len(level) > 1 && strings.ContainsAny(level, "+#") {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// validateLimits checks the bounds of what one client may do, and of stopping.
+func (o Options) validateLimits() error {
+	var errs []error
 	if o.Window < 1 || o.Window > inbox.MaxWindow {
 		errs = append(errs, fmt.Errorf("window %d: choose 1 to %d", o.Window, inbox.MaxWindow))
 	}
-	if o.MaxPacketSize < minPacketSize || o.MaxPacketSize > maxPacketSize {
-		errs = append(errs, fmt.Errorf("packet size %d: choose %d to %d", o.MaxPacketSize, minPacketSize, maxPacketSize))
+	if o.MaxPacketSize < MinPacketSize || o.MaxPacketSize > MaxPacketSize {
+		errs = append(errs, fmt.Errorf("packet size %d: choose %d to %d", o.MaxPacketSize, MinPacketSize, MaxPacketSize))
 	}
 	if o.MaxKeepAlive != o.MaxKeepAlive.Truncate(time.Second) || o.MaxKeepAlive < 0 || o.MaxKeepAlive > math.MaxUint16*time.Second {
 		errs = append(errs, fmt.Errorf("keep alive %v: choose whole seconds up to %v", o.MaxKeepAlive, math.MaxUint16*time.Second))
 	}
-	if o.ConnectTimeout < minConnectTimeout || o.ConnectTimeout > maxConnectTimeout {
-		errs = append(errs, fmt.Errorf("connect timeout %v: choose %v to %v", o.ConnectTimeout, minConnectTimeout, maxConnectTimeout))
+	if o.ConnectTimeout < MinConnectTimeout || o.ConnectTimeout > MaxConnectTimeout {
+		errs = append(errs, fmt.Errorf("connect timeout %v: choose %v to %v", o.ConnectTimeout, MinConnectTimeout, MaxConnectTimeout))
 	}
-	if o.StopTimeout < 0 {
-		errs = append(errs, fmt.Errorf("stop timeout %v: choose one above 0", o.StopTimeout))
+	if o.StopTimeout < MinStopTimeout {
+		errs = append(errs, fmt.Errorf("stop timeout %v: choose %v or more", o.StopTimeout, MinStopTimeout))
 	}
 	return errors.Join(errs...)
 }

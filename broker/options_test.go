@@ -37,9 +37,26 @@ func TestValidate(t *testing.T) {
 		{"window too large", Options{Dir: "d", Window: 70000}, "choose 1 to 65535"},
 		{"window negative", Options{Dir: "d", Window: -1}, "choose 1 to 65535"},
 		{"packet too large", Options{Dir: "d", MaxPacketSize: 2 << 20}, "packet size 2097152"},
-		{"negative timeout", Options{Dir: "d", StopTimeout: -1}, "stop timeout"},
+		{"negative packet size", Options{Dir: "d", MaxPacketSize: -1}, "packet size -1: choose 128 to 901120"},
+		{"negative timeout", Options{Dir: "d", StopTimeout: -time.Second}, "stop timeout -1s: choose 1ms or more"},
+		{"no time to stop", Options{Dir: "d", StopTimeout: time.Nanosecond}, "stop timeout 1ns: choose 1ms or more"},
+		{"negative time to connect", Options{Dir: "d", ConnectTimeout: -time.Second}, "connect timeout -1s: choose 1ms to 24h"},
 		{"no time to connect", Options{Dir: "d", ConnectTimeout: time.Microsecond}, "connect timeout 1µs: choose 1ms to 24h"},
 		{"all the time to connect", Options{Dir: "d", ConnectTimeout: 25 * time.Hour}, "connect timeout 25h0m0s: choose 1ms to 24h"},
+		{"origin", Options{Dir: "d", WebSocket: []string{"127.0.0.1:0"}, Origins: []string{"https://example.org"}}, ""},
+		{"origin without WebSocket", Options{Dir: "d", TCP: []string{"127.0.0.1:0"}, Origins: []string{"https://example.org"}}, `origin "https://example.org": nothing listens for WebSocket`},
+		{"kept for ever", Options{Dir: "d", Retention: -1}, ""},
+		{"kept for a second", Options{Dir: "d", Retention: time.Second}, ""},
+		{"hardly kept", Options{Dir: "d", Retention: time.Nanosecond}, "retention 1ns: choose 1s or more"},
+		{"never a stream", Options{Dir: "d", StreamFrom: -1}, ""},
+		{"less than never a stream", Options{Dir: "d", StreamFrom: -2}, "group stream from -2: choose 1 or more"},
+		{"filters", Options{Dir: "d", Push: []string{"a", "/", "+", "#", "a/+/b/#", "$SYS/#"}, Pull: []string{"a/", "+/+", "/#"}}, ""},
+		{"empty filter to push", Options{Dir: "d", Push: []string{""}}, `group push "": this is no topic filter`},
+		{"empty filter to pull", Options{Dir: "d", Pull: []string{"a", ""}}, `group pull "": this is no topic filter`},
+		{"# in the middle", Options{Dir: "d", Push: []string{"a/#/b"}}, `group push "a/#/b": this is no topic filter`},
+		{"# in a level", Options{Dir: "d", Pull: []string{"a#"}}, `group pull "a#": this is no topic filter`},
+		{"+ in a level", Options{Dir: "d", Pull: []string{"+a/b"}}, `group pull "+a/b": this is no topic filter`},
+		{"shared filter", Options{Dir: "d", Pull: []string{"$share/g/a"}}, `group pull "$share/g/a": messages of a shared subscription are stored once`},
 		{"two faults", Options{TCP: []string{"127.0.0.1"}}, "not host:port, as in 127.0.0.1:1883\ndata directory"},
 	}
 	for _, test := range tests {
@@ -59,8 +76,8 @@ func TestValidate(t *testing.T) {
 // mistake of the caller, the other a failure.
 func TestNewTakesWhatValidateTakes(t *testing.T) {
 	for _, o := range []Options{
-		{ConnectTimeout: minConnectTimeout, Window: 1, MaxPacketSize: minPacketSize, MaxKeepAlive: time.Second},
-		{ConnectTimeout: maxConnectTimeout, Window: inbox.MaxWindow, MaxPacketSize: maxPacketSize, MaxKeepAlive: math.MaxUint16 * time.Second},
+		{ConnectTimeout: MinConnectTimeout, Window: 1, MaxPacketSize: MinPacketSize, MaxKeepAlive: time.Second, Retention: MinRetention, StreamFrom: -1},
+		{ConnectTimeout: MaxConnectTimeout, Window: inbox.MaxWindow, MaxPacketSize: MaxPacketSize, MaxKeepAlive: math.MaxUint16 * time.Second},
 	} {
 		o.Store, o.TCP, o.Log = memory.New(), []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler)
 		if err := o.Validate(); err != nil {

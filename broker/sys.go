@@ -2,6 +2,7 @@ package broker
 
 import (
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -23,8 +24,9 @@ type storeStats interface{ Stats() badger.Stats }
 
 var _ storeStats = (*badger.Store)(nil)
 
-// sysHook adds to mochi's $SYS topics what the store counts, and gives memory
-// back when the store is quiet.
+// sysHook adds to mochi's $SYS topics what the store counts, puts the version of
+// this broker in the place of mochi's, and gives memory back when the store is
+// quiet.
 type sysHook struct {
 	mqtt.HookBase
 	server *mqtt.Server
@@ -39,6 +41,12 @@ type sysHook struct {
 func (h *sysHook) ID() string { return "sys" }
 
 func (h *sysHook) Provides(b byte) bool { return b == mqtt.OnSysInfoTick }
+
+// Init runs before the server publishes anything.
+func (h *sysHook) Init(any) error {
+	h.server.Info.Version = "mqtt-inbox " + Version()
+	return nil
+}
 
 // OnSysInfoTick runs on mochi's event loop, once a second, and once at the start.
 func (h *sysHook) OnSysInfoTick(*system.Info) {
@@ -78,4 +86,24 @@ func (h *sysHook) publish(topic, value string) {
 	if err != nil {
 		h.server.Log.Error("cannot publish system topic", "topic", topic, "error", err)
 	}
+}
+
+// Version returns the version of this module in the program that it is part of.
+// If that is one of the module's own, the commit that it was built from follows,
+// where it is known.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	const module = "github.com/mqtt-inbox/mqtt-inbox"
+	if i := slices.IndexFunc(info.Deps, func(m *debug.Module) bool { return m.Path == module }); i >= 0 {
+		return info.Deps[i].Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return info.Main.Version + " " + s.Value
+		}
+	}
+	return info.Main.Version
 }

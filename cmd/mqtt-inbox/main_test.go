@@ -67,6 +67,15 @@ func TestCommandsThatFail(t *testing.T) {
 		{"half a second of expiry", []string{"serve", "--session-expiry", "1.5s"}, exitUsage, []string{"session expiry", "whole seconds"}},
 		{"no time to connect", []string{"serve", "--connect-timeout", "1us"}, exitUsage, []string{"connect timeout", "1ms"}},
 		{"all the time to connect", []string{"serve", "--connect-timeout", "25h"}, exitUsage, []string{"connect timeout", "24h"}},
+		{"nothing to have", []string{"serve", "--window", "0"}, exitUsage, []string{"window 0: choose 1 to 65535"}},
+		{"nothing to send", []string{"serve", "--max-packet-size", "0"}, exitUsage, []string{"packet size 0: choose 128 to 901120"}},
+		{"no time at all", []string{"serve", "--connect-timeout", "0s", "--stop-timeout", "0s"}, exitUsage, []string{"connect timeout 0s: choose 1ms to 24h0m0s", "stop timeout 0s: choose 1ms or more"}},
+		{"hardly kept", []string{"serve", "--retention", "1ns"}, exitUsage, []string{"retention 1ns: choose 1s or more, or 0s for ever"}},
+		{"negative time to keep", []string{"serve", "--retention=-1s"}, exitUsage, []string{"retention -1s: choose 1s or more, or 0s for ever"}},
+		{"negative times", []string{"serve", "--connect-timeout=-1s", "--stop-timeout=-1s", "--max-keep-alive=-1s"}, exitUsage, []string{"connect timeout -1s: choose", "stop timeout -1s: choose", "keep alive -1s: choose"}},
+		{"origin without WebSocket", []string{"serve", "--origin", "*"}, exitUsage, []string{`origin "*"`, "--ws"}},
+		{"less than never a stream", []string{"serve", "--group-stream-from=-2"}, exitUsage, []string{"group stream from -2: choose 1 or more", "-1 for never"}},
+		{"no filters", []string{"serve", "--group-push", "", "--group-pull", "a/#/b"}, exitUsage, []string{`group push ""`, `group pull "a/#/b"`, "as in a/+/b or a/#"}},
 		{"port in use", []string{"serve", "--listen", taken.Addr().String()}, exitFailed, []string{taken.Addr().String(), "the port is in use"}},
 		{"WebSocket port in use", []string{"serve", "--ws", taken.Addr().String()}, exitFailed, []string{taken.Addr().String(), "the port is in use"}},
 		{"socket path in use", []string{"serve", "--unix", file}, exitFailed, []string{file, "not a socket"}},
@@ -132,7 +141,7 @@ func TestHelp(t *testing.T) {
 	}{
 		{nil, []string{"serve", "health", "bench ack", "bench replay", "bench group", "version"}},
 		{[]string{"--help"}, []string{"serve", "keeps every acknowledged message"}},
-		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 901120", "default: 168h0m0s", "--keep-qos0", "--retention", "--max-keep-alive"}},
+		{[]string{"serve", "--help"}, []string{"127.0.0.1:1883", "default: data", "default: 512", "default: 901120", "default: 168h0m0s", "TIME is a number with its unit, or several: 90s, 15m, 168h", "precedence over --group-pull", "--keep-qos0", "--retention", "--max-keep-alive"}},
 		{[]string{"bench", "group", "--help"}, []string{"copies,references,stream", "default: 256,4096", "4x100,1x1", "10,100,1000,10000,100000"}},
 		{[]string{"bench", "ack", "--help"}, []string{"mosquitto", "default: 256", "1x1,1x100"}},
 	} {
@@ -152,6 +161,16 @@ func TestVersion(t *testing.T) {
 	r := command(t, "version")
 	if r.code != exitDone || !strings.HasPrefix(r.stdout, "mqtt-inbox ") || !strings.Contains(r.stdout, " go1.") {
 		t.Errorf("exit code %d: %s", r.code, r.stdout)
+	}
+}
+
+func TestServeTellsTheVersion(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{})
+	client := mqtttest.Dial(t, b.Address, mqtttest.Options{ClientID: "c", Version: 5, Clean: true})
+	client.Subscribe("$SYS/broker/version", 0)
+	want := command(t, "version").stdout
+	if got := string(client.NextPublish().Payload); got == "" || !strings.HasPrefix(want, got+" go1.") {
+		t.Errorf("version in $SYS: %q, want that of %q", got, want)
 	}
 }
 

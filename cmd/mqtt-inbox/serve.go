@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -37,8 +38,8 @@ type serveCommand struct {
 	Retention time.Duration `group:"Storing" default:"${retention}" placeholder:"TIME" help:"How long a message that nobody has read is kept if it does not expire earlier; 0s for ever (default: ${default})."`
 	KeepQoS0  bool          `group:"Storing" name:"keep-qos0" help:"Keep messages of QoS 0, too, for receivers who are away, if their subscription has QoS 1 or 2."`
 
-	GroupStreamFrom int      `group:"Storing" default:"0" placeholder:"N" help:"Sessions that must be subscribed to one filter for its messages to be stored once for all of them, and not as a reference for each; 0 for the measured default, 32, and -1 for never."`
-	GroupPush       []string `group:"Storing" sep:"none" placeholder:"FILTER" help:"Filter, or pattern of filters, whose messages are stored as references however many sessions there are; may be repeated."`
+	GroupStreamFrom int      `group:"Storing" default:"0" placeholder:"N" help:"Sessions that must be subscribed to one filter for its messages to be stored once for all of them, and not as a reference for each; 0 for the measured default, 32, and --group-stream-from=-1 for never."`
+	GroupPush       []string `group:"Storing" sep:"none" placeholder:"FILTER" help:"Filter, or pattern of filters, whose messages are stored as references however many sessions there are; has precedence over --group-pull; may be repeated."`
 	GroupPull       []string `group:"Storing" sep:"none" placeholder:"FILTER" help:"Filter, or pattern of filters, whose messages are stored once however few sessions there are; may be repeated."`
 
 	Window           int           `group:"Limits" default:"${window}" placeholder:"N" help:"Messages that a receiver may have and not have acknowledged, 1 to 65535; above 16384 counts as 16384 (default: ${default})."`
@@ -58,16 +59,18 @@ type serveCommand struct {
 // collecting costs little. GOGC in the environment has precedence.
 const collectAt = 50
 
+// Help explains what the help of the flags has in common.
+func (c *serveCommand) Help() string {
+	return "TIME is a number with its unit, or several: 90s, 15m, 168h, 1h30m."
+}
+
 // Run serves until the process is told to stop.
 func (c *serveCommand) Run(env *environment) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
-	if c.SessionExpiry < time.Second || c.SessionExpiry/time.Second > math.MaxUint32 || c.SessionExpiry%time.Second != 0 {
-		return usageError{fmt.Errorf("session expiry %v: choose whole seconds from 1s to %v", c.SessionExpiry, math.MaxUint32*time.Second)}
-	}
-	if c.MaxSessionExpiry < 0 || c.MaxSessionExpiry/time.Second > math.MaxUint32 || c.MaxSessionExpiry%time.Second != 0 {
-		return usageError{fmt.Errorf("max session expiry %v: choose whole seconds up to %v", c.MaxSessionExpiry, math.MaxUint32*time.Second)}
+	if err := c.check(); err != nil {
+		return usageError{err}
 	}
 	options := c.options(env)
 	if err := options.Validate(); err != nil {
@@ -77,8 +80,30 @@ func (c *serveCommand) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	options.Log.Info("starting", "version", version(), "data", dataPath(c.Data))
+	options.Log.Info("starting", "version", broker.Version(), "data", dataPath(c.Data))
 	return b.Serve(env.ctx)
+}
+
+// check refuses values that would mean something else in [broker.Options], where
+// 0 is the default and time without end is negative.
+func (c *serveCommand) check() error {
+	var errs []error
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	const longest = math.MaxUint32 * time.Second
+	refuse(c.Retention < broker.MinRetention && c.Retention != 0, "retention %v: choose %v or more, or 0s for ever", c.Retention, broker.MinRetention)
+	refuse(c.Window == 0, "window 0: choose 1 to %d", inbox.MaxWindow)
+	refuse(c.MaxPacketSize == 0, "packet size 0: choose %d to %d", broker.MinPacketSize, broker.MaxPacketSize)
+	refuse(c.SessionExpiry < time.Second || c.SessionExpiry > longest || c.SessionExpiry%time.Second != 0,
+		"session expiry %v: choose whole seconds from 1s to %v", c.SessionExpiry, longest)
+	refuse(c.MaxSessionExpiry < 0 || c.MaxSessionExpiry > longest || c.MaxSessionExpiry%time.Second != 0,
+		"max session expiry %v: choose whole seconds up to %v", c.MaxSessionExpiry, longest)
+	refuse(c.ConnectTimeout == 0, "connect timeout 0s: choose %v to %v", broker.MinConnectTimeout, broker.MaxConnectTimeout)
+	refuse(c.StopTimeout == 0, "stop timeout 0s: choose %v or more", broker.MinStopTimeout)
+	return errors.Join(errs...)
 }
 
 // dataPath is the data directory as it is found from anywhere: a start in the
