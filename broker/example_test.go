@@ -8,6 +8,7 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/broker"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/memory"
 )
 
 // A program that has a broker inside, and publishes through it.
@@ -37,21 +38,21 @@ func Example() {
 	// Output: served: <nil>
 }
 
-func ExampleBroker_Publish() {
-	dir, err := os.MkdirTemp("", "inbox")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-
+// newBroker returns a broker that stores nothing on disk.
+func newBroker() *broker.Broker {
 	b, err := broker.New(broker.Options{
-		TCP: []string{"127.0.0.1:0"},
-		Dir: dir,
-		Log: slog.New(slog.DiscardHandler),
+		TCP:   []string{"127.0.0.1:0"},
+		Store: memory.New(),
+		Log:   slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)
 	}
+	return b
+}
+
+func ExampleBroker_Publish() {
+	b := newBroker()
 	defer b.Close()
 
 	receipt, err := b.Publish(context.Background(), "chat/alice", []byte("hello"),
@@ -64,20 +65,7 @@ func ExampleBroker_Publish() {
 }
 
 func ExampleBroker_Subscribe() {
-	dir, err := os.MkdirTemp("", "inbox")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-
-	b, err := broker.New(broker.Options{
-		TCP: []string{"127.0.0.1:0"},
-		Dir: dir,
-		Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		panic(err)
-	}
+	b := newBroker()
 	defer b.Close()
 
 	messages := make(chan string)
