@@ -97,6 +97,33 @@ func TestTerminalMessagesSurviveAKill(t *testing.T) {
 	}
 }
 
+// The README's safe publishing: a message with a name may be sent again and again, by
+// the same client, over a restart of the broker too.
+func TestTerminalPublishesUnderAName(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{})
+	x := newTerminal(t, b)
+	x.receive(timedOut, "-i alice -c -q 1 -t chat/alice -W 1")
+	send := func(client, name, text string) {
+		t.Helper()
+		x.publish("", "-V mqttv5 -i "+client+" -q 1 -t chat/alice -m "+text+" -D publish user-property msg-id "+name)
+	}
+	send("bob", "order-17", "first")
+	send("bob", "order-17", "first-again")
+	b.Kill()
+	b.Restart()
+	send("bob", "order-17", "first-again")
+	send("bob", "order-18", "second")
+	send("carol", "order-17", "third")
+	want := []string{"first", "second", "third"}
+	if got := x.receive(timedOut, "-i alice -c -q 1 -t chat/alice -W 1"); !slices.Equal(got, want) {
+		t.Errorf("alice got %q, want %q", got, want)
+	}
+	send("bob", "order-17", "first-again")
+	if got := x.receive(timedOut, "-i alice -c -q 1 -t chat/alice -W 1"); len(got) > 0 {
+		t.Errorf("then alice got %q", got)
+	}
+}
+
 // mosquitto_sub subscribes with packet id 1 each time it resumes a session,
 // whatever the broker uses that id for.
 func TestTerminalSubscribesAgainWithAPacketIDInUse(t *testing.T) {
