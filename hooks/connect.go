@@ -97,7 +97,7 @@ func (h *Hook) completeConnack(l *link, pk *packets.Packet) {
 		}
 		return
 	}
-	h.index(l.client, l.session.subs)                  // messages of QoS 0 come from here on
+	h.resume(l)                                        // messages of QoS 0 come from here on
 	pk.SessionPresent = l.session.resumed && !l.in.old // [MQTT-3.2.2-2] [MQTT-3.2.2-3]; MQTT 3.1 has no such flag
 	capabilities := h.server.Options.Capabilities
 	pk.Properties.MaximumPacketSize = capabilities.MaximumPacketSize
@@ -122,4 +122,9 @@ func (h *Hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	l.session.joinGroups(l.session.subs)
 	l.session.pumped = make(chan struct{})
 	go l.session.pump()
+	if l.restoring != nil {
+		giveWay() // to the pump
+		h.index(l.client, l.session.subs)
+		h.restores.end(l.restoring)
+	}
 }

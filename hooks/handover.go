@@ -74,6 +74,9 @@ func (h *Hook) finish(l *link) {
 // ended: it would keep it as long as its session, with subscriptions and a
 // buffer.
 func (h *Hook) removeTraces(l *link) {
+	if l.restoring != nil {
+		h.restores.end(l.restoring)
+	}
 	cl := l.client
 	for filter := range cl.State.Subscriptions.GetAll() {
 		h.unindex(cl, filter)

@@ -30,6 +30,7 @@ type Hook struct {
 	turns   *turns         // one connection at a time for each client id, from session to CONNACK
 	counts  counts
 
+	restores    restores     // sessions whose subscriptions are on their way to the MQTT library's index
 	misindexed  atomic.Int64 // subscriptions of connected clients that the MQTT library's index gets wrong
 	plainStored atomic.Bool  // messages of QoS 0 that the program publishes go through the store
 

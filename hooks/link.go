@@ -53,6 +53,7 @@ type link struct {
 	misindexed  map[string]struct{} // its filters that count in Hook.misindexed
 	turn        bool                // holds the turn of its client id
 	session     *session            // nil until it is open
+	restoring   *restoring          // its subscriptions, until the MQTT library's index has them
 	subscribing subscribing
 
 	blamed  atomic.Bool   // the connection ends for what the client has sent

@@ -32,6 +32,9 @@ func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, er
 	case h.storesPlain(l, &pk):
 		h.publishPlain(l, cl, &pk)
 	default:
+		if l != nil {
+			h.restores.wait(l.ctx, pk.TopicName)
+		}
 		return pk, nil
 	}
 	pk.FixedHeader.Qos, pk.PacketID, pk.Ignore = 0, 0, true
@@ -92,7 +95,7 @@ func (h *Hook) storesPlain(l *link, pk *packets.Packet) bool {
 	case h.misindexed.Load() > 0:
 		return true // the library would not find everyone
 	case l == nil:
-		return h.plainStored.Load()
+		return h.plainStored.Load() || h.restores.matching(pk.TopicName) != nil // nobody of the program's is made to wait
 	case leavesOut(pk, l.in.seen):
 		return true
 	}

@@ -178,6 +178,18 @@ func unsubackCodes(filters []string, existed []bool) []byte {
 	return codes
 }
 
+// resume has the subscriptions of a resumed session found by messages of QoS 0:
+// at once, or, if they are many, by those that wait for index. Runs before CONNACK.
+func (h *Hook) resume(l *link) {
+	subs := l.session.subs
+	for _, sub := range subs {
+		l.indexed(sub.Filter, sub.NoLocal)
+	}
+	if l.restoring = h.restores.begin(subs); l.restoring == nil {
+		h.index(l.client, subs)
+	}
+}
+
 // index adds a resumed session's subscriptions to the MQTT library's index, from
 // which messages of QoS 0 are delivered.
 func (h *Hook) index(cl *mqtt.Client, subs []inbox.Subscription) {
@@ -194,7 +206,6 @@ func (h *Hook) index(cl *mqtt.Client, subs []inbox.Subscription) {
 			atomic.AddInt64(&h.server.Info.Subscriptions, 1)
 		}
 		cl.State.Subscriptions.Add(sub.Filter, s)
-		linkOf(cl).indexed(sub.Filter, sub.NoLocal)
 	}
 }
 
