@@ -127,10 +127,7 @@ func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, 
 
 // reads reports whether m reads one of the streams that the message at hand is in.
 func (g *commitGroup) reads(m inbox.Member) bool {
-	return slices.ContainsFunc(g.streams, func(st *stream) bool {
-		_, ok := st.readerOf(m)
-		return ok
-	})
+	return slices.ContainsFunc(g.streams, func(st *stream) bool { return st.readers.of(m) != nil })
 }
 
 // isAside reports whether a receiver's own entry is there only for what it adds to

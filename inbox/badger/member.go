@@ -230,7 +230,7 @@ func (g *commitGroup) shrink(st *stream) {
 	if st.open && (n == 0 || push || !pull && (s.streams.from <= 0 || n < s.streams.from/shrinkTo)) {
 		g.closeStream(st)
 	}
-	if len(st.readers) == 0 && s.streams.byFilter[st.filter] == st {
+	if st.readers.len == 0 && s.streams.byFilter[st.filter] == st {
 		g.end(st.member)
 	}
 }
@@ -275,7 +275,7 @@ func (g *commitGroup) settlePast(m inbox.Member, st *stream, finished inbox.Posi
 	if over {
 		s.streams.forget(m, st)
 		if !member {
-			st.remove(m)
+			st.readers.remove(m)
 		}
 	}
 	g.putSubscription(m, st.filter)
@@ -286,7 +286,7 @@ func (g *commitGroup) settlePast(m inbox.Member, st *stream, finished inbox.Posi
 func (g *commitGroup) leaveStreams(m inbox.Member) {
 	s := g.s
 	for _, st := range s.streams.of(m) {
-		st.remove(m)
+		st.readers.remove(m)
 		s.streams.forget(m, st)
 		s.streams.members.Unsubscribe(m, st.filter)
 		s.streams.unswept[st] = struct{}{} // it may have been the slowest

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -30,10 +29,10 @@ type stream struct {
 	head atomic.Uint64
 
 	// Owned by the committer.
-	open    bool                   // new messages are put here
-	readers []reader               // ascending by member
+	open    bool // new messages are put here
+	readers readers
 	past    map[inbox.Member]*past // of those readers who have one
-	slowest reader                 // the one that holds the stream up, as last looked for; nobody at first
+	slowest place                  // of the one that holds the stream up, as last looked for; nobody at first
 	known   bool                   // the readers' positions have been read from disk since the start
 	swept   inbox.Position         // blocks up to here are deleted
 
@@ -42,11 +41,10 @@ type stream struct {
 
 const headUnknown = ^uint64(0)
 
-// reader is one session that reads a stream: a member, or one that was and has
-// not finished.
-type reader struct {
+// place is how far one session has read a stream.
+type place struct {
 	member   inbox.Member
-	position inbox.Position // everything up to here is finished, or was there before it joined
+	position inbox.Position
 }
 
 // segment is a part of a stream that was stored while a session was a member with
@@ -128,37 +126,25 @@ func (t *streams) forced(filter string) (push, pull bool) {
 	return false, len(t.pull) > 0 && names(t.pull)
 }
 
-// readerOf returns where m is among the readers, and whether it is.
-func (st *stream) readerOf(m inbox.Member) (int, bool) {
-	return slices.BinarySearchFunc(st.readers, m, func(r reader, m inbox.Member) int { return cmp.Compare(r.member, m) })
-}
-
 // put makes m a reader of what comes after a position. One that reads already is
 // where it was.
 func (st *stream) put(m inbox.Member, since inbox.Position) {
-	if i, ok := st.readerOf(m); !ok {
-		st.readers = slices.Insert(st.readers, i, reader{m, since})
+	if st.readers.of(m) == nil {
+		st.readers.add(m, since)
 	}
 }
 
 // advance notes that m has finished everything up to p.
 func (st *stream) advance(m inbox.Member, p inbox.Position) {
-	if i, ok := st.readerOf(m); ok {
-		st.readers[i].position = max(st.readers[i].position, p)
-	}
-}
-
-// remove makes m a reader no more.
-func (st *stream) remove(m inbox.Member) {
-	if i, ok := st.readerOf(m); ok {
-		st.readers = slices.Delete(st.readers, i, i+1)
+	if r := st.readers.of(m); r != nil {
+		r.set(max(r.position(), p))
 	}
 }
 
 // position returns what m has finished of the stream.
 func (st *stream) position(m inbox.Member) inbox.Position {
-	if i, ok := st.readerOf(m); ok {
-		return st.readers[i].position
+	if r := st.readers.of(m); r != nil {
+		return r.position()
 	}
 	return 0
 }

@@ -14,7 +14,7 @@ type streamSweep struct {
 	stream  *stream
 	swept   inbox.Position // blocks up to here are gone
 	upTo    inbox.Position // everyone has finished up to here
-	unknown []reader       // after a start: those whose positions are to be read first
+	unknown []place        // after a start: of the readers, to be looked for first
 }
 
 // sweepStreams deletes what all readers of a stream have passed.
@@ -45,12 +45,16 @@ func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 	t := g.s.streams
 	for st := range t.unswept {
 		if !st.known {
-			all = append(all, streamSweep{stream: st, unknown: append([]reader{}, st.readers...)})
+			sw := streamSweep{stream: st, unknown: make([]place, 0, st.readers.len)}
+			for r := range st.readers.all() {
+				sw.unknown = append(sw.unknown, place{r.member(), r.position()})
+			}
+			all = append(all, sw)
 			continue
 		}
 		for m := range st.past {
-			if i, ok := st.readerOf(m); ok {
-				g.settlePast(m, st, g.positionOf(&st.readers[i]))
+			if r := st.readers.of(m); r != nil {
+				g.settlePast(m, st, g.positionOf(r))
 			}
 		}
 		if g.shrink(st); t.byFilter[st.filter] != st {
@@ -69,13 +73,13 @@ func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 // passed returns up to where all readers of a stream have finished. It looks for
 // the slowest only when the one it knew has moved.
 func (g *commitGroup) passed(st *stream) inbox.Position {
-	if i, ok := st.readerOf(st.slowest.member); ok && g.positionOf(&st.readers[i]) <= st.slowest.position {
+	if r := st.readers.of(st.slowest.member); r != nil && g.positionOf(r) <= st.slowest.position {
 		return st.slowest.position
 	}
-	st.slowest = reader{position: endless}
-	for i := range st.readers {
-		if p := g.positionOf(&st.readers[i]); p < st.slowest.position {
-			st.slowest = reader{st.readers[i].member, p}
+	st.slowest = place{position: endless}
+	for r := range st.readers.all() {
+		if p := g.positionOf(r); p < st.slowest.position {
+			st.slowest = place{r.member(), p}
 		}
 	}
 	return st.slowest.position
@@ -83,10 +87,10 @@ func (g *commitGroup) passed(st *stream) inbox.Position {
 
 // positionOf returns how far a reader has come, connected or not.
 func (g *commitGroup) positionOf(r *reader) inbox.Position {
-	if h := g.s.sessions.at(r.member).owner(); h != nil {
-		r.position = max(r.position, h.finished())
+	if h := g.s.sessions.at(r.member()).owner(); h != nil {
+		r.set(max(r.position(), h.finished()))
 	}
-	return r.position
+	return r.position()
 }
 
 // sweepStream deletes the blocks of a stream that all have passed, and notes that

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -170,15 +169,13 @@ func (s *Store) loadSubscription(m inbox.Member, r subscriptionRecord) error {
 		p := s.streams.pastOf(m, st)
 		p.segments, p.since = r.past, r.since
 	}
-	st.readers = append(st.readers, reader{m, from})
+	st.readers.add(m, from)
 	return nil
 }
 
 // loadedStreams makes usable what was read of streams, and of what was given up.
 func (s *Store) loadedStreams() {
 	for _, st := range s.streams.byFilter {
-		slices.SortFunc(st.readers, func(a, b reader) int { return cmp.Compare(a.member, b.member) })
-		st.readers = slices.Clip(st.readers)
 		if s.streams.members.Members(st.filter) > 0 {
 			s.serve(st)
 		}
