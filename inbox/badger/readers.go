@@ -74,6 +74,9 @@ func (r *readers) add(m inbox.Member, p inbox.Position) {
 	full := r.parts[part]
 	switch {
 	case len(full) < readersPart:
+		if len(full) == cap(full) { // append would make room for more than a part
+			full = append(make([]reader, 0, min(2*len(full), readersPart)), full...)
+		}
 		r.parts[part] = slices.Insert(full, i, newReader(m, p))
 	case i == readersPart: // as when members come in the order of their numbers
 		r.parts = slices.Insert(r.parts, part+1, []reader{newReader(m, p)})
