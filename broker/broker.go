@@ -104,6 +104,7 @@ func (b *Broker) attach() error {
 		ConnectTimeout:  b.options.ConnectTimeout,
 		SessionExpiryV3: b.options.SessionExpiry,
 		KeepQoS0:        b.options.KeepQoS0,
+		Metadata:        b.options.Metadata,
 		MaxKeepAlive:    uint16(b.options.MaxKeepAlive / time.Second),
 		MayPublish:      func(cl *mqtt.Client, topic string) bool { return access.OnACLCheck(cl, topic, true) },
 		Log:             b.options.Log,

@@ -82,6 +82,12 @@ type Options struct {
 	// messages are stored once in any case, are refused.
 	Push, Pull []string
 
+	// Metadata has MQTT 5 receivers told the id, the time and the sender of each
+	// message, as the user properties inbox-id, inbox-time and inbox-sender,
+	// unless they decline it by the user property inbox-metadata: off in CONNECT.
+	// Without it those are told that ask for it by inbox-metadata: on.
+	Metadata bool
+
 	// Access decides who may connect and use which topics. Nil lets everyone
 	// do everything; the broker then listens on loopback addresses and unix
 	// sockets only, unless AllowAnonymous is set.

@@ -18,6 +18,8 @@ type publication struct {
 	dup      bool
 	left     uint32 // seconds until it expires; sent if the envelope has an expiry
 
+	metadata bool // id, time and sender are sent too, in MQTT 5
+
 	alias uint16 // of the topic, 0 for none
 	known bool   // the receiver knows it, and is not told the topic
 }
@@ -97,6 +99,9 @@ func (p *publication) propertiesSize() (n int) {
 	for i := range p.UserProperties {
 		n += 1 + textSize(p.UserProperties[i].Key) + textSize(p.UserProperties[i].Value)
 	}
+	if p.metadata {
+		n += metadataSize(p.Envelope)
+	}
 	return n
 }
 
@@ -152,8 +157,10 @@ func appendProperties(b []byte, p *publication) []byte {
 		b = appendLength(append(b, packets.PropSubscriptionIdentifier), int(id))
 	}
 	for i := range p.UserProperties { // in the publisher's order [MQTT-3.3.2-18]
-		b = appendText(append(b, packets.PropUser), p.UserProperties[i].Key)
-		b = appendText(b, p.UserProperties[i].Value)
+		b = appendUserProperty(b, p.UserProperties[i].Key, p.UserProperties[i].Value)
+	}
+	if p.metadata {
+		b = appendMetadata(b, p.Envelope)
 	}
 	return b
 }

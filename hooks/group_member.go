@@ -123,7 +123,7 @@ func (m *member) offer(e inbox.Entry, again bool, now time.Time) (outcome, inbox
 	s := m.session
 	s.mu.Lock()
 	grant := m.grantLocked(e)
-	p := publication{Envelope: e.Envelope, grant: grant, left: secondsLeft(e.Envelope, now)}
+	p := publication{Envelope: e.Envelope, grant: grant, left: secondsLeft(e.Envelope, now), metadata: s.link.metadata}
 	switch {
 	case m.left:
 		s.mu.Unlock()

@@ -45,6 +45,8 @@ type link struct {
 	client      *mqtt.Client
 	connect     packets.ConnectParams // for the will
 	v5          bool
+	metadata    bool                // messages say their id, time and sender
+	namesAcks   bool                // acknowledgements may say the id of the message
 	bridge      bool                // another broker's, which is not to get back what it has sent
 	refused     packets.Code        // why the client does not get its session
 	goodbye     bool                // the client has taken its leave

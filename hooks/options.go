@@ -48,6 +48,11 @@ type Options struct {
 	// have been opened to do so.
 	KeepQoS0 bool
 
+	// Metadata has MQTT 5 receivers told the id, the time and the sender of each
+	// message that comes from the store, as user properties, unless they decline
+	// it in CONNECT. Without it those are told that ask for it.
+	Metadata bool
+
 	// MaxKeepAlive is the longest keep alive of an MQTT 5 client, in seconds. One
 	// that wants a longer one, or none, is told to keep to this; 0, the default,
 	// leaves it to the clients. Older clients cannot be told.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/mochi-mqtt/server/v2/packets"
 	"github.com/mochi-mqtt/server/v2/system"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // writeChunk is how much must reach the network within the write timeout.
@@ -231,11 +233,16 @@ func (o *outbound) ack(kind byte, id uint16, code byte) {
 }
 
 func (o *outbound) ackLocked(kind byte, id uint16, code byte) {
+	o.appendLocked(func(b []byte) []byte { return appendAck(b, o.v5, kind, id, code) })
+}
+
+// appendLocked appends one packet.
+func (o *outbound) appendLocked(frame func([]byte) []byte) {
 	if o.closed || !o.open {
 		return
 	}
 	before := len(o.buf)
-	o.buf = appendAck(o.buf, o.v5, kind, id, code)
+	o.buf = frame(o.buf)
 	o.packets++
 	o.bytes += int64(len(o.buf) - before)
 	o.ready.Signal()
@@ -276,9 +283,9 @@ func (o *outbound) admit(kind byte, id uint16, maximum int) bool {
 	return true
 }
 
-// settle ends what admit began, with an acknowledgement. Runs on a goroutine of
-// the store.
-func (o *outbound) settle(kind byte, id uint16, code byte) {
+// settle ends what admit began, with an acknowledgement; it tells the message's
+// id unless that is zero. Runs on a goroutine of the store.
+func (o *outbound) settle(kind byte, id uint16, code byte, named inbox.MessageID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.storing--
@@ -288,7 +295,11 @@ func (o *outbound) settle(kind byte, id uint16, code byte) {
 	case code >= packets.ErrUnspecifiedError.Code: // PUBREC that refuses
 		o.finishLocked(id)
 	}
-	o.ackLocked(kind, id, code)
+	if named == (inbox.MessageID{}) {
+		o.ackLocked(kind, id, code)
+	} else {
+		o.appendLocked(func(b []byte) []byte { return appendNamedAck(b, kind, id, code, named) })
+	}
 	o.room.Broadcast()
 }
 

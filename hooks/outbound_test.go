@@ -185,7 +185,7 @@ func TestAdmitBoundsAcks(t *testing.T) {
 				if !o.admit(packets.Puback, 1, 5) {
 					t.Fatal("not admitted")
 				}
-				o.settle(packets.Puback, 1, 0)
+				o.settle(packets.Puback, 1, 0, inbox.MessageID{})
 			}
 			admitted := make(chan bool, 1)
 			go func() { admitted <- o.admit(packets.Puback, 1, 5) }()
@@ -211,7 +211,7 @@ func TestAdmitBoundsAcks(t *testing.T) {
 			if len(admitted) > 0 {
 				t.Fatal("a sixth message did not wait")
 			}
-			o.settle(packets.Puback, 1, 0)
+			o.settle(packets.Puback, 1, 0, inbox.MessageID{})
 			<-admitted
 		})
 	}
@@ -223,7 +223,7 @@ func TestAdmitCountsQoS2Once(t *testing.T) {
 	admit := func(id uint16) bool {
 		admitted := o.admit(packets.Pubrec, id, 2)
 		if admitted {
-			o.settle(packets.Pubrec, id, 0)
+			o.settle(packets.Pubrec, id, 0, inbox.MessageID{})
 		}
 		return admitted
 	}
@@ -240,7 +240,7 @@ func TestAdmitCountsQoS2Once(t *testing.T) {
 	if !o.admit(packets.Pubrec, 3, 2) || o.admit(packets.Pubrec, 4, 2) {
 		t.Error("PUBCOMP does not make room for one")
 	}
-	o.settle(packets.Pubrec, 3, 0x97)
+	o.settle(packets.Pubrec, 3, 0x97, inbox.MessageID{})
 	if !admit(4) {
 		t.Error("a refusal does not make room")
 	}

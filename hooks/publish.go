@@ -80,7 +80,11 @@ func (h *Hook) settle(l *link, kind byte, id uint16, e *inbox.Envelope, receipt 
 	if v.cut {
 		l.end(v.code)
 	}
-	l.out.settle(kind, id, v.code.Code)
+	var named inbox.MessageID
+	if l.namesAcks && err == nil && e.MessageID() != "" {
+		named = receipt.ID
+	}
+	l.out.settle(kind, id, v.code.Code, named)
 }
 
 // storesPlain reports whether a message of QoS 0 goes through the store, which

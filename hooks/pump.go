@@ -78,7 +78,7 @@ func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []public
 			return page, entries[i:], exact
 		}
 		s.arrivedLocked(&entry)
-		p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now)}
+		p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now), metadata: s.link.metadata}
 		switch {
 		case !s.deliverable(&p, now):
 			s.window.Skip(entry.Position)
@@ -117,11 +117,17 @@ func (s *session) fits(p *publication) bool {
 	return true
 }
 
+// tooLarge reports whether a message is larger than the receiver takes. It may
+// leave out the metadata for that.
 func (s *session) tooLarge(p *publication) bool {
 	if s.maxPacket == 0 {
 		return false
 	}
 	size, _, _ := p.size(s.link.v5)
+	if size > s.maxPacket && p.metadata {
+		p.metadata = false
+		size, _, _ = p.size(s.link.v5)
+	}
 	return size > s.maxPacket
 }
 
@@ -193,7 +199,7 @@ func (s *session) repeat(ctx context.Context, d inbox.Delivery, e *inbox.Envelop
 		return err
 	}
 	now := time.Now()
-	p := publication{Envelope: e, grant: grant, packetID: d.PacketID, dup: true} // [MQTT-3.3.1-1]
+	p := publication{Envelope: e, grant: grant, packetID: d.PacketID, dup: true, metadata: s.link.metadata} // [MQTT-3.3.1-1]
 	drop := !d.Released && (e == nil || grant.QoS == 0)
 	if !d.Released && !drop {
 		p.left = secondsLeft(e, now)
@@ -255,7 +261,7 @@ func (s *session) roomLocked() int {
 // goroutine of the store and never waits.
 func (s *session) live(entry inbox.Entry) {
 	now := time.Now()
-	p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now)}
+	p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now), metadata: s.link.metadata}
 	if s.deliverable(&p, now) && !s.link.out.offer(&p) {
 		s.hook.counts.liveDropped.Add(1)
 	}

@@ -33,6 +33,8 @@ type serveCommand struct {
 
 	AllowAnonymous bool `group:"Listening" help:"Let everyone in on any address. Without it, only addresses of this machine can be listened on."`
 
+	Metadata bool `group:"Telling" help:"Tell MQTT 5 receivers the id, time and sender of each message, as user properties, unless they decline it by the user property inbox-metadata: off in CONNECT. Without this, those are told that ask for it by inbox-metadata: on."`
+
 	Data string `group:"Storing" default:"data" placeholder:"DIR" help:"Directory of everything that is stored; created if missing (default: ${default})."`
 
 	Retention time.Duration `group:"Storing" default:"${retention}" placeholder:"TIME" help:"How long a message that nobody has read is kept if it does not expire earlier; 0s for ever (default: ${default})."`
@@ -138,6 +140,7 @@ func (c *serveCommand) options(env *environment) broker.Options {
 		MaxKeepAlive:     c.MaxKeepAlive,
 		Retention:        retention,
 		KeepQoS0:         c.KeepQoS0,
+		Metadata:         c.Metadata,
 		StreamFrom:       c.GroupStreamFrom,
 		Push:             c.GroupPush,
 		Pull:             c.GroupPull,

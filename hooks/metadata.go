@@ -1,0 +1,82 @@
+package hooks
+
+import (
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// User properties by which an MQTT 5 client and the inboxes talk to each other.
+const (
+	// In CONNECT: "on" asks for the three below in each message that comes from
+	// the store, "off" declines them, whatever the operator's default is.
+	propertyMetadata = "inbox-metadata"
+
+	// In PUBLISH to a receiver; the id also in the PUBACK or PUBREC of a message
+	// that its publisher has named.
+	propertyID     = "inbox-id"     // see inbox.MessageID
+	propertyTime   = "inbox-time"   // when the broker took it: RFC 3339, milliseconds, UTC
+	propertySender = "inbox-sender" // the publisher's user name, or its client id if it has none
+)
+
+// timeLayout is RFC 3339 with milliseconds, always of the same length.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// What the id and the time take as user properties.
+const (
+	idSize   = 1 + 2 + len(propertyID) + 2 + 25
+	timeSize = 1 + 2 + len(propertyTime) + 2 + len(timeLayout)
+)
+
+// wantsMetadata reports whether a client is sent the metadata of messages, from
+// the user properties of its CONNECT; the last one counts.
+func wantsMetadata(properties []packets.UserProperty, byDefault bool) bool {
+	wants := byDefault
+	for _, p := range properties {
+		if p.Key != propertyMetadata {
+			continue
+		}
+		switch p.Val {
+		case "on":
+			wants = true
+		case "off":
+			wants = false
+		}
+	}
+	return wants
+}
+
+// senderOf is who has published a message, as receivers are told.
+func senderOf(e *inbox.Envelope) string {
+	if e.User != "" {
+		return e.User
+	}
+	return e.Client
+}
+
+func metadataSize(e *inbox.Envelope) int {
+	return idSize + timeSize + 1 + textSize(propertySender) + textSize(senderOf(e))
+}
+
+// appendMetadata appends the user properties that metadataSize has counted.
+func appendMetadata(b []byte, e *inbox.Envelope) []byte {
+	b = appendUserProperty(b, propertyID, e.ID.String())
+	b = appendUserProperty(b, propertyTime, time.UnixMilli(e.Time).UTC().Format(timeLayout))
+	return appendUserProperty(b, propertySender, senderOf(e))
+}
+
+func appendUserProperty(b []byte, key, value string) []byte {
+	return appendText(appendText(append(b, packets.PropUser), key), value)
+}
+
+// appendNamedAck appends a PUBACK or PUBREC of MQTT 5 that tells the id of the
+// message.
+func appendNamedAck(b []byte, kind byte, id uint16, code byte, message inbox.MessageID) []byte {
+	b = append(b, kind<<4, 2+1+1+byte(idSize), byte(id>>8), byte(id), code, byte(idSize))
+	return appendUserProperty(b, propertyID, message.String())
+}
+
+// namedAckSize is the length of what appendNamedAck appends.
+const namedAckSize = 2 + 2 + 1 + 1 + idSize
