@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -36,8 +37,33 @@ func openKeeping(t testing.TB, o badger.Options) *badger.Store {
 	return s
 }
 
+// verified is a store that sweeps all the time, and is gone through when it has
+// been closed.
+type verified struct {
+	*badger.Store
+	t   *testing.T
+	dir string
+}
+
+func verifying(t *testing.T, o badger.Options) verified {
+	t.Helper()
+	o.Reserve, o.Retention, o.Log = -1, -1, quiet()
+	s, err := badger.OpenSweeping(o, 5*time.Millisecond)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return verified{s, t, o.Dir}
+}
+
+func (s verified) Close() error {
+	s.t.Helper()
+	err := s.Store.Close()
+	verifyClean(s.t, s.dir)
+	return err
+}
+
 func TestContract(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, dir string) inbox.Store { return open(t, dir) })
+	storetest.Run(t, func(t *testing.T, dir string) inbox.Store { return verifying(t, badger.Options{Dir: dir}) })
 }
 
 // The contract holds whether messages are kept in streams or not.
@@ -50,7 +76,7 @@ func TestContractInStreams(t *testing.T) {
 			storetest.Run(t, func(t *testing.T, dir string) inbox.Store {
 				o := o
 				o.Dir = dir
-				return openKeeping(t, o)
+				return verifying(t, o)
 			})
 		})
 	}

@@ -284,6 +284,7 @@ func TestSweepRandomly(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
+			verifyClean(t, dir)
 			s = sweeping(t, dir)
 			for _, n := range names {
 				rs[n] = connect(t, s, n, inbox.ExpiryNever)
@@ -327,6 +328,9 @@ func TestSweepRandomly(t *testing.T) {
 	eventually(t, s, map[string]int{"i": 0, "m": 0, "c": 0, "p": 0})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if sum := verifyClean(t, dir); sum.Sessions != len(names) || sum.Bodies != 0 || sum.Waiting != 0 {
+		t.Errorf("in the end there is %+v", sum)
 	}
 }
 
