@@ -109,15 +109,25 @@ func (x *Index) RemoveAll(m Member) {
 	}
 }
 
-// filter returns the text of a filter.
+// filter returns the text of a filter. It allocates nothing else, unless there
+// are very many levels.
 func (t *tree) filter(r filterRef) string {
-	var runs []string
+	var room [16][]byte
+	runs, size := room[:0], 0
 	if r.deep() {
-		runs = append(runs, "#")
+		runs, size = append(runs, []byte("#")), 1
 	}
 	for n := r.node(); n != root; n = t.at(n).parent {
-		runs = append(runs, string(t.label(t.at(n))))
+		runs = append(runs, t.label(t.at(n)))
+		size += len(t.label(t.at(n))) + len("/")
 	}
-	slices.Reverse(runs)
-	return strings.Join(runs, "/")
+	var text strings.Builder
+	text.Grow(size)
+	for i, run := range slices.Backward(runs) {
+		text.Write(run)
+		if i > 0 {
+			text.WriteByte('/')
+		}
+	}
+	return text.String()
 }

@@ -36,11 +36,11 @@ type fanout struct {
 // for one receiver; the news that there are entries to be read from disk; or a
 // member that has connected or gone.
 type fanItem struct {
-	kind   fanKind
-	stream *stream
-	to     *handle
-	source *source
-	entry  inbox.Entry // its position is 0 if it is not kept
+	kind    fanKind
+	stream  *stream // nil for one receiver's own entry, and for many streams
+	to      *handle
+	sources []*source   // of the streams that a member has connected to, or many that one has left
+	entry   inbox.Entry // its position is 0 if it is not kept
 }
 
 type fanKind byte
@@ -48,8 +48,8 @@ type fanKind byte
 const (
 	fanEntry  fanKind = iota // entry is for to, or for all members of stream
 	fanBehind                // there is something up to entry.Position
-	fanJoin                  // to reads stream as source says
-	fanLeave                 // to does not read stream any more
+	fanJoin                  // to is a member, of one or more streams, as sources say
+	fanLeave                 // to is none any more, of stream or of those in sources
 )
 
 // audience is the connected members of one stream.
@@ -166,9 +166,15 @@ func (it *fanItem) sameMessage(other *fanItem) bool {
 func (f *fanout) run(items []fanItem) {
 	switch it := &items[0]; {
 	case it.kind == fanJoin:
-		it.stream.audience.join(listener{it.to, it.source})
-	case it.kind == fanLeave:
+		for _, src := range it.sources {
+			src.stream.audience.join(listener{it.to, src})
+		}
+	case it.kind == fanLeave && it.stream != nil:
 		it.stream.audience.leave(it.to)
+	case it.kind == fanLeave:
+		for _, src := range it.sources {
+			src.stream.audience.leave(it.to)
+		}
 	case it.kind == fanBehind && it.to != nil:
 		it.to.fallBehind(it.entry.Position)
 	case it.kind == fanBehind:

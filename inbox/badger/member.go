@@ -1,6 +1,8 @@
 package badger
 
 import (
+	"slices"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -191,32 +193,33 @@ func (g *commitGroup) reread(m inbox.Member, st *stream) {
 	if h == nil {
 		return
 	}
-	h.setSources(st, g.listen(h, st))
-}
-
-// listen returns how h is to read a stream, and has what comes handed to it if its
-// session is a member.
-func (g *commitGroup) listen(h *handle, st *stream) []*source {
 	h.attached = true
-	sources := g.s.sources(h.member, st)
+	sources := g.s.sources(m, st)
+	h.setSources(st, sources)
 	it := fanItem{kind: fanLeave, stream: st, to: h}
 	if n := len(sources); n > 0 && sources[n-1].until == endless {
-		it.kind, it.source = fanJoin, sources[n-1]
+		it.kind, it.sources = fanJoin, sources[n-1:]
 	}
 	g.fan = append(g.fan, it)
-	return sources
 }
 
 // sources returns how m reads a stream: what it has still to read, and, if it is
 // a member, what comes.
 func (s *Store) sources(m inbox.Member, st *stream) (all []*source) {
+	all = st.pastSources(m)
+	if sub, ok := s.streams.members.Subscription(m, st.filter); ok {
+		all = append(all, &source{stream: st, segment: segment{since: st.since(m), until: endless, sub: sub}})
+	}
+	return all
+}
+
+// pastSources returns what m has still to read of a stream as it was once
+// subscribed.
+func (st *stream) pastSources(m inbox.Member) (all []*source) {
 	if p := st.past[m]; p != nil {
 		for _, seg := range p.segments {
 			all = append(all, &source{stream: st, segment: seg})
 		}
-	}
-	if sub, ok := s.streams.members.Subscription(m, st.filter); ok {
-		all = append(all, &source{stream: st, segment: segment{since: st.since(m), until: endless, sub: sub}})
 	}
 	return all
 }
@@ -301,22 +304,38 @@ func (g *commitGroup) leaveStreams(m inbox.Member) {
 }
 
 // attach has a receiver that has just connected, and that nobody else has yet, read
-// all its streams, and notes what it is subscribed to. Cost: 1 µs for each.
+// all its streams, and notes what it is subscribed to. Cost: under 1 µs for each.
 func (g *commitGroup) attach(h *handle) {
-	member := g.s.streams.members.Subscriptions(h.member)
-	for _, st := range g.s.streams.among(h.member, member) {
-		h.sources = append(h.sources, g.listen(h, st)...)
+	s, m := g.s, h.member
+	memberships := s.streams.members.Subscriptions(m)
+	present := make([]source, len(memberships))
+	sources := make([]*source, len(memberships))
+	for i, sub := range memberships {
+		st := s.streams.byFilter[sub.Filter]
+		present[i] = source{stream: st, segment: segment{since: st.since(m), until: endless, sub: sub}}
+		sources[i] = &present[i]
 	}
-	h.subscribed = append(g.s.index.Subscriptions(h.member), member...)
-	h.setLeavings(g.s.leavings[h.member])
+	if len(sources) > 0 {
+		g.fan = append(g.fan, fanItem{kind: fanJoin, to: h, sources: sources})
+	}
+	h.sources = slices.Clip(sources)
+	for _, st := range s.streams.pasts[m] {
+		h.sources = append(h.sources, st.pastSources(m)...)
+	}
+	h.attached = len(h.sources) > 0
+	h.subscribed = append(s.index.Subscriptions(m), memberships...)
+	h.setLeavings(s.leavings[m])
 }
 
 // detach notes how far a receiver whose inbox is given up has come in its
 // streams, and has them handed to it no more.
 func (g *commitGroup) detach(h *handle) {
 	done := h.finished()
-	for _, src := range h.allSources() {
+	all := h.allSources()
+	for _, src := range all {
 		src.stream.advance(h.member, done)
-		g.fan = append(g.fan, fanItem{kind: fanLeave, stream: src.stream, to: h})
+	}
+	if len(all) > 0 {
+		g.fan = append(g.fan, fanItem{kind: fanLeave, to: h, sources: all})
 	}
 }

@@ -159,12 +159,9 @@ func (st *stream) since(m inbox.Member) inbox.Position {
 }
 
 // of returns the streams that m reads.
-func (t *streams) of(m inbox.Member) []*stream { return t.among(m, t.members.Subscriptions(m)) }
-
-// among is of for those who know the memberships.
-func (t *streams) among(m inbox.Member, memberships []inbox.Subscription) []*stream {
+func (t *streams) of(m inbox.Member) []*stream {
 	all := slices.Clone(t.pasts[m])
-	for _, sub := range memberships {
+	for _, sub := range t.members.Subscriptions(m) {
 		if st := t.byFilter[sub.Filter]; st.past[m] == nil {
 			all = append(all, st)
 		}
