@@ -74,6 +74,18 @@ func (s *Store) leftUntil(m inbox.Member, filter string) (p inbox.Position) {
 	return p
 }
 
+// loadedLeavings finds the other subscriptions of those that were given up, after a
+// start: those that the session has now. What is to be delivered is matched by one
+// of them, for when the last that matched was given up, another did. That may be
+// the same filter again, but not for the one that was given up last of all.
+func loadedLeavings(all []leaving, filters []string) {
+	for i := range all {
+		l := &all[i]
+		isLast := !slices.ContainsFunc(all, func(other leaving) bool { return other.filter != l.filter && other.until >= l.until })
+		l.others = slices.DeleteFunc(slices.Clone(filters), func(f string) bool { return isLast && f == l.filter })
+	}
+}
+
 // settleLeavings forgets the subscriptions of h's session that were given up and
 // of which nothing is left.
 func (g *commitGroup) settleLeavings(h *handle) {

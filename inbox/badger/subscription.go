@@ -181,8 +181,6 @@ func (s *Store) loadedStreams() {
 		}
 	}
 	for m, all := range s.leavings {
-		for i := range all {
-			all[i].others = slices.DeleteFunc(s.filtersOf(m), func(f string) bool { return f == all[i].filter })
-		}
+		loadedLeavings(all, s.filtersOf(m))
 	}
 }
