@@ -3,7 +3,6 @@ package badger
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
