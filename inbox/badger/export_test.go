@@ -94,5 +94,43 @@ func PublishSplit(in inbox.Inbox, id uint16, e *inbox.Envelope) (early map[strin
 	return early, err
 }
 
+// MostSegments is how many parts of a stream a session may have a past in.
+const MostSegments = mostSegments
+
+// Groups is what a store has of streams.
+type Groups struct {
+	Open, Closed int                    // streams that messages are put into, and that are only read
+	Pasts        map[inbox.Receiver]int // how many parts of streams, or subscriptions given up, a session has not finished, if any
+}
+
+// Groups describes the streams.
+func (s *Store) Groups() Groups {
+	all := Groups{Pasts: map[inbox.Receiver]int{}}
+	err := s.do(context.Background(), "describe streams", func(*commitGroup) error {
+		note := func(m inbox.Member, n int) {
+			r := s.sessions.at(m).receiver()
+			all.Pasts[r] = max(all.Pasts[r], n)
+		}
+		for _, st := range s.streams.byFilter {
+			if st.open {
+				all.Open++
+			} else {
+				all.Closed++
+			}
+			for m, p := range st.past {
+				note(m, len(p.segments))
+			}
+		}
+		for m, l := range s.leavings {
+			note(m, len(l))
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
 // FreeBytes is what may still be written on dir's file system.
 func FreeBytes(dir string) (int64, error) { return freeBytes(dir) }
