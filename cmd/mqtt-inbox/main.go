@@ -24,6 +24,7 @@ const (
 type commands struct {
 	Serve       serveCommand   `cmd:"" help:"Run the broker."`
 	Health      healthCommand  `cmd:"" help:"Check that a broker accepts clients."`
+	Inbox       inboxCommand   `cmd:"" help:"Look into what is stored."`
 	Bench       benchCommand   `cmd:"" help:"Measure a broker, and check every message while doing so."`
 	Version     versionCommand `cmd:"" help:"Print the version."`
 	StockBroker stockCommand   `cmd:"" hidden:"" help:"Run the mochi broker as it comes, as a baseline of bench."`

@@ -242,11 +242,12 @@ func (v *verifier) lost(p inbox.Position, m *missing) {
 
 // storedAfter reports whether a body after p was stored by the same process. Then
 // the one of p had been stored too: bodies are written in order. The numbers of a
-// process end at a multiple of the lease, plus one for each process so far.
+// process end at a multiple of the lease, plus one for each process so far, so
+// that the first few behind such a multiple may be of either of two.
 func (v *verifier) storedAfter(p inbox.Position) bool {
 	processes := v.sequence % sequenceLease
-	if in := p % sequenceLease; in > 0 && in <= processes {
-		return false // another may have begun behind it
+	if in := p % sequenceLease; p > sequenceLease && in > 0 && in <= processes {
+		return false
 	}
 	end := (p + sequenceLease - 1) / sequenceLease * sequenceLease
 	i, _ := slices.BinarySearchFunc(v.bodies, p, func(c counted, p inbox.Position) int { return cmp.Compare(c.position, p) })

@@ -167,10 +167,11 @@ func (v *verifier) subscription(key []byte, o *owner, sub subscriptionRecord) {
 	for _, seg := range sub.past {
 		v.taken(key, "end", seg.until)
 	}
-	if _, inner, ok := inbox.Shared(sub.Filter); ok && sub.subscribed {
+	if _, _, ok := inbox.Shared(sub.Filter); ok && sub.subscribed {
 		v.shared[strings.Clone(sub.Filter)] = true
-	} else if isGroup(o.receiver) {
-		_, inner, _ = inbox.Shared(string(o.receiver[1:]))
+	}
+	if isGroup(o.receiver) {
+		_, inner, _ := inbox.Shared(string(o.receiver[1:]))
 		o.subscribed = o.subscribed || sub.Filter == inner
 	}
 	switch {
