@@ -128,10 +128,10 @@ func (w *sweeper) loop(every time.Duration) {
 // reported and does not hold up the others.
 func (w *sweeper) sweep() {
 	b := newSweepBatch(w)
-	for _, inc := range w.takeEnded() {
-		if err := w.purge(b, inc); err != nil {
-			w.report(inc, err)
-			w.committed(nil, []incarnation{inc}) // again next time
+	if ended := w.takeEnded(); len(ended) > 0 {
+		if err := w.purgeAll(b, ended); err != nil {
+			w.report(0, err)
+			w.committed(nil, ended) // again next time; what is gone is passed over
 		}
 	}
 	if err := w.resume(); err != nil {
@@ -289,13 +289,26 @@ func (w *sweeper) record(done []progress) {
 	}
 }
 
-// purge deletes everything of an ended session, and at last the note that it
-// is to be deleted.
+// purgeAll deletes everything of sessions that have ended, many in one commit.
+func (w *sweeper) purgeAll(b *sweepBatch, ended []incarnation) error {
+	for _, inc := range ended {
+		if err := w.purge(b, inc); err != nil {
+			return err
+		}
+		if len(b.keys) < sweepKeys {
+			continue
+		}
+		if err := b.flush(); err != nil {
+			return err
+		}
+	}
+	return b.flush()
+}
+
+// purge adds to the batch everything of an ended session, and behind that the note
+// that it is to be deleted.
 func (w *sweeper) purge(b *sweepBatch, inc incarnation) error {
 	if err := b.finished(inc, 0, ^inbox.Position(0), 0, nil, nil); err != nil {
-		return err
-	}
-	if err := b.flush(); err != nil {
 		return err
 	}
 	for _, prefix := range []byte{prefixSubscription, prefixReceived} {
@@ -304,5 +317,5 @@ func (w *sweeper) purge(b *sweepBatch, inc incarnation) error {
 		}
 	}
 	b.keys = append(b.keys, numberKey(prefixState, uint64(inc)), numberKey(prefixPurge, uint64(inc)))
-	return b.flush()
+	return nil
 }
