@@ -68,13 +68,22 @@ type past struct {
 // more, the later options count for what was stored under the earlier ones too.
 const mostSegments = 16
 
-// add appends a segment.
+// add appends a segment. If there are too many, the first two that join become
+// one; if none do, the first two, with what is between them.
 func (p *past) add(s segment) {
-	if len(p.segments) == mostSegments {
-		p.segments[1].since = p.segments[0].since
-		p.segments = p.segments[1:]
-	}
 	p.segments = append(slices.Clip(p.segments), s)
+	if len(p.segments) <= mostSegments {
+		return
+	}
+	i := 1
+	for i < len(p.segments) && p.segments[i].since != p.segments[i-1].until {
+		i++
+	}
+	if i == len(p.segments) {
+		i = 1
+	}
+	p.segments[i].since = p.segments[i-1].since
+	p.segments = slices.Delete(p.segments, i-1, i)
 }
 
 // streamQoS marks the subscription of a stream in the index: no client can have
