@@ -87,7 +87,7 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 			Retain:      e.Retain && m.RetainAsPublished,
 			Identifiers: m.Identifiers,
 		}
-		if m.QoS == 0 && e.QoS > 0 && g.reads(m.Member) {
+		if m.QoS == 0 && e.QoS > 0 && g.reads(m.Member, e) {
 			g.kept = append(g.kept, kept{member: m.Member, grant: grant}) // for what else is granted; see isAside
 		}
 		g.give(m.Member, e, e.ID.Sequence, grant, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner().isBehind())
@@ -125,9 +125,13 @@ func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, 
 	}
 }
 
-// reads reports whether m reads one of the streams that the message at hand is in.
-func (g *commitGroup) reads(m inbox.Member) bool {
-	return slices.ContainsFunc(g.streams, func(st *stream) bool { return st.readers.of(m) != nil })
+// reads reports whether m gets the message at hand from one of the streams that it
+// is in.
+func (g *commitGroup) reads(m inbox.Member, e *inbox.Envelope) bool {
+	return slices.ContainsFunc(g.streams, func(st *stream) bool {
+		sub, ok := g.s.streams.members.Subscription(m, st.filter)
+		return ok && !(sub.NoLocal && e.Client == string(g.s.sessions.at(m).receiver()))
+	})
 }
 
 // isAside reports whether a receiver's own entry is there only for what it adds to
