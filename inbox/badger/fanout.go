@@ -23,7 +23,8 @@ const (
 type fanout struct {
 	mu     sync.Mutex
 	items  []fanItem
-	bytes  int // of the envelopes in items
+	bytes  int          // of the messages in items
+	behind map[news]int // where in items the news for some is that may yet be of later messages
 	closed bool
 
 	wake chan struct{} // holds one; a hint that there is something
@@ -52,6 +53,12 @@ const (
 	fanLeave                 // to is none any more, of stream or of those in sources
 )
 
+// news is for whom a fanBehind is.
+type news struct {
+	stream *stream
+	to     *handle
+}
+
 // audience is the connected members of one stream.
 type audience struct {
 	all []listener
@@ -63,7 +70,9 @@ type listener struct {
 	source *source
 }
 
-func newFanout() *fanout { return &fanout{wake: make(chan struct{}, 1), done: make(chan struct{})} }
+func newFanout() *fanout {
+	return &fanout{behind: map[news]int{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
 
 // put appends what one group has. Runs on the committer; never waits.
 func (f *fanout) put(items []fanItem) {
@@ -71,35 +80,54 @@ func (f *fanout) put(items []fanItem) {
 		return
 	}
 	f.mu.Lock()
-	for i := range items {
-		f.putLocked(&items[i])
+	for rest := items; len(rest) > 0; {
+		n := oneMessage(rest)
+		f.putLocked(rest[:n])
+		rest = rest[n:]
 	}
 	f.mu.Unlock()
 	f.hint()
 }
 
-func (f *fanout) putLocked(it *fanItem) {
-	if it.kind == fanEntry {
-		if it.entry.Envelope.Size()+f.bytes <= fanoutBytes && len(f.items) < fanoutItems {
-			f.bytes += it.entry.Envelope.Size()
-			f.items = append(f.items, *it)
-			return
-		}
-		if it.entry.Position == 0 {
-			return // not kept: at once or not at all
-		}
-		it.kind, it.entry.Envelope = fanBehind, nil
-	}
-	if last := len(f.items) - 1; it.kind == fanBehind && last >= 0 && f.items[last].supersedes(it) {
-		f.items[last].entry.Position = it.entry.Position
+// putLocked appends one step, or one message from several sources: that is handed
+// over from all or from none, for a receiver gets what they grant together.
+func (f *fanout) putLocked(items []fanItem) {
+	it := &items[0]
+	if it.kind != fanEntry {
+		f.appendLocked(it)
 		return
+	}
+	if size := it.entry.Envelope.Size(); f.bytes+size <= fanoutBytes && len(f.items) < fanoutItems {
+		f.bytes += size
+		for i := range items {
+			f.appendLocked(&items[i])
+		}
+		return
+	}
+	for i := range items {
+		if items[i].entry.Position != 0 { // otherwise it is not kept: at once or not at all
+			f.leaveOutLocked(&items[i])
+		}
+	}
+}
+
+func (f *fanout) appendLocked(it *fanItem) {
+	if it.kind == fanJoin || it.kind == fanEntry && it.entry.Position != 0 {
+		clear(f.behind) // what is behind them is news for those behind them
 	}
 	f.items = append(f.items, *it)
 }
 
-// supersedes reports whether it and a later item are the same news.
-func (it *fanItem) supersedes(later *fanItem) bool {
-	return it.kind == fanBehind && it.stream == later.stream && it.to == later.to
+// leaveOutLocked appends the news that there is an entry on disk, or adds it to
+// earlier news.
+func (f *fanout) leaveOutLocked(it *fanItem) {
+	whom := news{it.stream, it.to}
+	if i, ok := f.behind[whom]; ok {
+		f.items[i].entry.Position = it.entry.Position
+		return
+	}
+	f.behind[whom] = len(f.items)
+	f.items = append(f.items, fanItem{kind: fanBehind, stream: it.stream, to: it.to, entry: inbox.Entry{Position: it.entry.Position}})
 }
 
 func (f *fanout) hint() {
@@ -128,10 +156,7 @@ func (f *fanout) loop() {
 			return
 		}
 		for rest := items; len(rest) > 0; {
-			n := 1
-			for n < len(rest) && rest[n].sameMessage(&rest[0]) {
-				n++
-			}
+			n := oneMessage(rest)
 			f.run(rest[:n])
 			rest = rest[n:]
 		}
@@ -145,6 +170,7 @@ func (f *fanout) take(items []fanItem) ([]fanItem, bool) {
 		if len(f.items) > 0 {
 			items, f.items = f.items, items[:0]
 			f.bytes = 0
+			clear(f.behind)
 			f.mu.Unlock()
 			return items, true
 		}
@@ -157,8 +183,14 @@ func (f *fanout) take(items []fanItem) ([]fanItem, bool) {
 	}
 }
 
-func (it *fanItem) sameMessage(other *fanItem) bool {
-	return it.kind == fanEntry && other.kind == fanEntry && it.entry.Envelope == other.entry.Envelope
+// oneMessage returns how many of the first items are the same message, 1 if the
+// first is none.
+func oneMessage(items []fanItem) int {
+	n := 1
+	for n < len(items) && items[n].kind == fanEntry && items[0].kind == fanEntry && items[n].entry.Envelope == items[0].entry.Envelope {
+		n++
+	}
+	return n
 }
 
 // run does one step; several items are one message from several sources. Cost:
@@ -199,8 +231,10 @@ func (f *fanout) run(items []fanItem) {
 // delivery is what one receiver gets of a message that comes to it from several
 // sources.
 type delivery struct {
-	to    *handle
-	entry inbox.Entry
+	to      *handle
+	entry   inbox.Entry
+	granted bool           // by one source at least; otherwise there is no entry
+	passed  inbox.Position // of the message, if it is in a stream that has nothing of it for the receiver
 }
 
 // runMerged hands one message over to the members of several streams and to
@@ -217,24 +251,41 @@ func (f *fanout) runMerged(items []fanItem) {
 		for _, l := range it.stream.audience.all {
 			if grant := (inbox.Grant{}); l.source.grant(&grant, it.entry.Envelope, l.to.receiver) {
 				f.gather(l.to, inbox.Entry{Position: it.entry.Position, Envelope: it.entry.Envelope, Grant: grant})
+			} else {
+				d := f.deliveryTo(l.to)
+				d.passed = max(d.passed, it.entry.Position)
 			}
 		}
 	}
 	for i := range f.pending {
-		f.pending[i].to.hand(f.pending[i].entry)
+		d := &f.pending[i]
+		if d.granted {
+			d.to.hand(d.entry)
+		}
+		if d.passed > d.entry.Position {
+			d.to.pass(d.passed)
+		}
 	}
 	clear(f.pending)
 }
 
+// gather adds what one source grants.
 func (f *fanout) gather(to *handle, e inbox.Entry) {
-	if i := to.gathered; i < len(f.pending) && f.pending[i].to == to {
-		was := &f.pending[i].entry
-		was.Grant = merge(was.Grant, e.Grant)
-		was.Position = max(was.Position, e.Position) // kept, if one of the sources keeps it
-		return
+	d := f.deliveryTo(to)
+	if d.granted {
+		e.Grant = merge(d.entry.Grant, e.Grant)
+		e.Position = max(d.entry.Position, e.Position) // kept, if one of the sources keeps it
 	}
-	to.gathered = len(f.pending)
-	f.pending = append(f.pending, delivery{to, e})
+	d.entry, d.granted = e, true
+}
+
+// deliveryTo returns what a receiver gets of the message at hand so far.
+func (f *fanout) deliveryTo(to *handle) *delivery {
+	if i := to.gathered; i >= len(f.pending) || f.pending[i].to != to {
+		to.gathered = len(f.pending)
+		f.pending = append(f.pending, delivery{to: to})
+	}
+	return &f.pending[to.gathered]
 }
 
 // join adds a listener, or replaces the one of the same receiver.
