@@ -99,19 +99,19 @@ func (g *commitGroup) end(m inbox.Member) {
 	if h := s.sessions.at(m).owner(); h != nil {
 		g.detach(h)
 	}
-	s.index.RemoveAll(m)
-	g.leaveStreams(m)
-	g.publishWill(m)
 	sess := s.sessions.at(m)
-	if owner := sess.owner(); owner != nil {
-		owner.fence()
-	}
 	if sess.stored() || sess.spilled() {
 		g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
 		g.ended = append(g.ended, sess.incarnation)
 	}
 	if sess.stored() {
 		g.delete(sessionKey(sess.receiver())) // behind the note: one of them is there whatever happens
+	}
+	s.index.RemoveAll(m)
+	g.leaveStreams(m) // behind both: who is said to read a stream that is gone with its last reader is gone too
+	g.publishWill(m)
+	if owner := sess.owner(); owner != nil {
+		owner.fence()
 	}
 	s.sessions.remove(m)
 	for _, filter := range shared {
