@@ -2,6 +2,7 @@ package badger
 
 import (
 	"context"
+	"testing"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -134,3 +135,57 @@ func (s *Store) Groups() Groups {
 
 // FreeBytes is what may still be written on dir's file system.
 func FreeBytes(dir string) (int64, error) { return freeBytes(dir) }
+
+// FanoutLoad returns how many steps wait for the fan-out, and what their messages
+// take.
+func (s *Store) FanoutLoad() (items, bytes int) {
+	s.fanout.mu.Lock()
+	defer s.fanout.mu.Unlock()
+	return len(s.fanout.items), s.fanout.bytes
+}
+
+// The bounds of what waits for the fan-out.
+const (
+	FanoutItems = fanoutItems
+	FanoutBytes = fanoutBytes
+)
+
+// FillGroup fills a new store with the sessions of n devices that are away and
+// subscribed to one filter, and returns it.
+func FillGroup(t testing.TB, dir string, n int) (filter string) {
+	f := fleets[1]
+	f.fill(t, dir, n)
+	return f.filter("")
+}
+
+// AppendSplit stores a message in a group that takes several transactions if its
+// receivers are many, and calls between when all but the last of those with
+// references are on disk, and when that is.
+func (s *Store) AppendSplit(e *inbox.Envelope, between func()) error {
+	return s.do(context.Background(), "append", func(g *commitGroup) error {
+		if _, err := g.append(e, inbox.AppendEnvelope(nil, e)); err != nil {
+			return err
+		}
+		g.closeBlocks()
+		between()
+		err := g.separate()
+		between()
+		return err
+	})
+}
+
+// EndSplit ends the session of a receiver in a group whose first transaction takes
+// no more than so many of the writes, and calls between when it is on disk.
+func (s *Store) EndSplit(r inbox.Receiver, writes int, between func()) error {
+	return s.do(context.Background(), "end", func(g *commitGroup) error {
+		if err := g.separate(); err != nil {
+			return err
+		}
+		for range int(s.db.MaxBatchCount()) - 2 - writes {
+			g.put(keyPadding, nil)
+		}
+		g.end(s.sessions.member(r))
+		between()
+		return nil
+	})
+}

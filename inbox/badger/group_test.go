@@ -17,7 +17,7 @@ import (
 
 var (
 	groupSeed  = flag.Uint64("seed", 0, "of the random history of groups; 0 draws one")
-	groupSteps = flag.Int("steps", 400, "how long the random history of groups is")
+	groupSteps = flag.Int("steps", 300, "how long the random history of groups is")
 )
 
 // patience is a context that ends when a test has waited too long.
@@ -81,7 +81,7 @@ func TestGroupRandomly(t *testing.T) {
 	}
 	c.settle()
 	t.Logf("met: %v", c.met)
-	for _, what := range []string{"open stream", "closed stream", "past", "crash", "restart"} {
+	for _, what := range []string{"open stream", "closed stream", "past"} {
 		if c.met[what] == 0 {
 			t.Errorf("no %s: the test would test nothing", what)
 		}
@@ -124,16 +124,15 @@ func (c *company) ended(l *link) {
 }
 
 func (c *company) step() {
+	c.look()
 	switch n := c.random.IntN(1000); {
 	case n < 15:
 		c.restart()
 	case n < 27:
 		c.crash()
-	case n < 60:
+	case n < 90:
 		f := c.filter()
 		c.ebbs[f] = !c.ebbs[f]
-	case n < 100:
-		c.look()
 	case n < 400:
 		c.publish(1 + c.random.IntN(8))
 	case n < 430:
@@ -308,6 +307,7 @@ func (c *company) await(holds func() bool, what string) {
 
 // settle has everybody read everything, and compares what is left on disk.
 func (c *company) settle() {
+	c.crash()
 	c.restart()
 	var all []*fellow
 	for _, f := range c.fellows {
