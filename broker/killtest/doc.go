@@ -30,10 +30,13 @@
 // have left, sessions and subscriptions (wills.go, retained.go, expiring.go,
 // subscriptions.go).
 //
-// The tests of the package are the short run of every `go test`; the flags
-// -kills, -seed, -qos, -pause and -broker make it longer or turn it to another broker:
+// The tests of the package are the short run of every `go test`, half of it with
+// references for each receiver and half with a stream for each filter; the flags
+// -kills, -seed, -qos, -pause, -group-from and -broker make it longer, keep it to one
+// way of storing, or turn it to another broker:
 //
 //	go test ./broker/killtest -run Kill -kills 100 -qos 2 -pause 20ms -v -timeout 30m
+//	go test ./broker/killtest -run Kill -kills 100 -group-from 2 -v -timeout 30m
 //	go test ./broker/killtest -run Kill -broker 'mosquitto -p {port}' -v
 //
 // Every client is one goroutine. Run ends when all of them have.

@@ -18,6 +18,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "of the kill tests; 0 draws one")
 	qos     = flag.Int("qos", 0, "of the messages in the kill tests, 1 or 2; 0 for one run of each")
 	rest    = flag.Duration("pause", 120*time.Millisecond, "between two bursts of a publisher; less is more load")
+	from    = flag.Int("group-from", 0, "sessions from which on the messages of a filter are stored once, -1 for never; 0 for half of the kills without and half with all filters so")
 	command = flag.String("broker", "", "the command line of another broker, with {address}, {port} and {data}")
 )
 
@@ -34,17 +35,38 @@ func load(qos byte) Config {
 	return c
 }
 
+// storing is how the broker is told to store what several receivers get.
+type storing struct {
+	name string
+	args []string
+}
+
+// storings returns the ways of storing that a test goes through.
+func storings() []storing {
+	switch {
+	case *command != "":
+		return []storing{{name: "another broker"}}
+	case *from != 0:
+		return []storing{{fmt.Sprintf("group-from %d", *from), []string{fmt.Sprintf("--group-stream-from=%d", *from)}}}
+	}
+	return []storing{{name: "references"}, {"streams", []string{"--group-pull=#"}}}
+}
+
 func TestKillLosesNothing(t *testing.T) {
 	levels := []int{1, 2}
 	if *qos != 0 {
 		levels = []int{*qos}
 	}
+	all := storings()
 	for _, qos := range levels {
-		t.Run(fmt.Sprintf("qos %d", qos), func(t *testing.T) {
-			b := brokertest.Start(t, brokertest.Options{Command: strings.Fields(*command)})
-			c := load(byte(qos)) //nolint:gosec // 1 or 2
-			c.Address, c.Crash, c.Recover = b.Address, b.Crash, b.Restart
-			Run(t, c).Check(t)
-		})
+		for _, how := range all {
+			t.Run(fmt.Sprintf("qos %d/%s", qos, how.name), func(t *testing.T) {
+				b := brokertest.Start(t, brokertest.Options{Args: how.args, Command: strings.Fields(*command)})
+				c := load(byte(qos)) //nolint:gosec // 1 or 2
+				c.Kills = (c.Kills + len(all) - 1) / len(all)
+				c.Address, c.Crash, c.Recover = b.Address, b.Crash, b.Restart
+				Run(t, c).Check(t)
+			})
+		}
 	}
 }

@@ -30,7 +30,10 @@ const (
 // must have synced everything that it acknowledged.
 func TestPowerLossLosesNothing(t *testing.T) {
 	d := newDisk(t)
-	b := brokertest.Start(t, brokertest.Options{Data: filepath.Join(d.dir, "data"), Command: strings.Fields(*command)})
+	all := storings()
+	b := brokertest.Start(t, brokertest.Options{
+		Data: filepath.Join(d.dir, "data"), Args: all[len(all)-1].args, Command: strings.Fields(*command),
+	})
 	c := load(2)
 	if *qos != 0 {
 		c.QoS = byte(*qos) //nolint:gosec // 1 or 2
