@@ -1,6 +1,10 @@
 package badger
 
 import (
+	"cmp"
+	"slices"
+	"time"
+
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -14,6 +18,7 @@ type merger struct {
 	txn    *badger.Txn
 	from   reading
 	upTo   inbox.Position
+	now    time.Time
 	tracks []track
 }
 
@@ -23,13 +28,20 @@ type track struct {
 	incarnation incarnation
 	limit       inbox.Position
 	at          inbox.Position // of the entry at hand, or, before the track is read, where it may be; endless at the end
-	it          *badger.Iterator
-	block       entryReader
-	entry       stored
+	begun       bool
+	it          *badger.Iterator // nil if nothing had to be read
+
+	// Of the receiver's own blocks.
+	block entryReader
+	entry stored
+
+	// Of a stream.
+	shared *streamBlock
+	next   int // the entry at hand in it
 }
 
 func (s *Store) merge(txn *badger.Txn, from reading, after, upTo inbox.Position) *merger {
-	m := &merger{s: s, txn: txn, from: from, upTo: upTo, tracks: make([]track, 1, 1+len(from.sources))}
+	m := &merger{s: s, txn: txn, from: from, upTo: upTo, now: time.Now(), tracks: make([]track, 1, 1+len(from.sources))}
 	m.tracks[0] = track{incarnation: from.incarnation, at: after + 1, limit: upTo}
 	for _, src := range from.sources {
 		at, limit := max(after+1, src.since+1, src.next), min(upTo, src.until)
@@ -62,20 +74,17 @@ func (m *merger) next() (e inbox.Entry, blockEnds, ok bool) {
 		if first.at == endless {
 			return inbox.Entry{}, false, false
 		}
-		if first.it == nil {
+		if !first.begun {
 			m.begin(first)
 			continue
 		}
 		p := first.at
-		e, ok = m.s.entry(m.txn, first.entry)
-		if first.source != nil {
-			e.Grant = inbox.Grant{}
-		}
+		e, ok = m.entry(first)
 		blockEnds = false
 		granted := false
 		for i := range m.tracks {
 			t := &m.tracks[i]
-			if t.at == p && t.it == nil {
+			if t.at == p && !t.begun {
 				m.begin(t)
 			}
 			if t.at != p {
@@ -104,6 +113,15 @@ func (m *merger) first() *track {
 	return first
 }
 
+// entry returns the entry at hand in a track, if it is still to be had.
+func (m *merger) entry(t *track) (inbox.Entry, bool) {
+	if t.source == nil {
+		return m.s.entry(m.txn, t.entry, m.now)
+	}
+	e := t.shared.entries[t.next]
+	return e, !m.s.isOver(e, m.now)
+}
+
 // grant adds to e what a stream grants, and reports whether anything is granted.
 // What the receiver's own entry grants is there already.
 func (m *merger) grant(t *track, e *inbox.Entry) bool {
@@ -115,6 +133,11 @@ func (m *merger) grant(t *track, e *inbox.Entry) bool {
 
 // begin finds the first entry of a track.
 func (m *merger) begin(t *track) {
+	t.begun = true
+	if t.source != nil {
+		m.stepShared(t, t.at)
+		return
+	}
 	t.it = blocksOf(m.txn, t.incarnation)
 	t.it.Seek(blockKey(t.incarnation, t.at))
 	m.step(t, t.at)
@@ -123,6 +146,9 @@ func (m *merger) begin(t *track) {
 // step goes on to the next entry at or behind a position, and reports whether it
 // is in another block.
 func (m *merger) step(t *track, from inbox.Position) (another bool) {
+	if t.source != nil {
+		return m.stepShared(t, from)
+	}
 	for {
 		for e, ok := t.block.next(); ok; e, ok = t.block.next() {
 			if e.position < from {
@@ -142,6 +168,47 @@ func (m *merger) step(t *track, from inbox.Position) (another bool) {
 		}
 		t.block, another = m.s.readEntries(t.it.Item()), true
 	}
+}
+
+// stepShared is step for a stream.
+func (m *merger) stepShared(t *track, from inbox.Position) (another bool) {
+	for {
+		if b := t.shared; b != nil {
+			for t.next < len(b.entries) && b.entries[t.next].Position < from {
+				t.next++
+			}
+			if t.next < len(b.entries) {
+				if t.at = b.entries[t.next].Position; t.at > t.limit {
+					t.at = endless
+				}
+				return another
+			}
+			from = max(from, b.last+1)
+		}
+		if t.shared, another = m.sharedBlock(t, from), true; t.shared == nil {
+			t.at = endless
+			return true
+		}
+		t.next, _ = slices.BinarySearchFunc(t.shared.entries, from, func(e inbox.Entry, p inbox.Position) int { return cmp.Compare(e.Position, p) })
+	}
+}
+
+// sharedBlock returns the block of a stream that has what comes at or behind a
+// position, or nil at the end. It reads what nobody has read lately.
+func (m *merger) sharedBlock(t *track, from inbox.Position) *streamBlock {
+	if from > t.limit || from > m.s.headOf(m.txn, t.source.stream) {
+		return nil
+	}
+	if b := m.s.blocks.find(t.incarnation, from); b != nil {
+		return b
+	}
+	if t.it == nil {
+		t.it = blocksOf(m.txn, t.incarnation)
+	}
+	if t.it.Seek(blockKey(t.incarnation, from)); !t.it.Valid() {
+		return nil
+	}
+	return m.s.blocks.add(m.s.readStreamBlock(m.txn, t.incarnation, t.it.Item(), from))
 }
 
 // headOf returns a position behind which a stream has nothing. After a start it

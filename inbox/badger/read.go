@@ -53,7 +53,7 @@ func (s *Store) readAt(from reading, at []inbox.Position) (found []inbox.Entry, 
 	all := make([]inbox.Entry, len(at))
 	err = s.view(func(txn *badger.Txn) error {
 		s.eachAt(txn, from.incarnation, at, func(i int, e stored) {
-			if entry, ok := s.entry(txn, e); ok {
+			if entry, ok := s.entry(txn, e, time.Now()); ok {
 				all[i] = entry
 			}
 		})
@@ -67,7 +67,7 @@ func (s *Store) readAt(from reading, at []inbox.Position) (found []inbox.Entry, 
 				}
 				entry := all[i]
 				if entry.Envelope == nil {
-					entry, _ = s.entry(txn, e)
+					entry, _ = s.entry(txn, e, time.Now())
 					entry.Grant = inbox.Grant{}
 				}
 				if entry.Envelope != nil && src.grant(&entry.Grant, entry.Envelope, from.receiver) {
@@ -138,9 +138,30 @@ func (r *entryReader) next() (stored, bool) {
 	return e, ok
 }
 
-// entry makes an entry of what stands in a block, and fetches its body if that
+// entry makes an entry of what stands in a block, if its time is not over.
+func (s *Store) entry(txn *badger.Txn, e stored, now time.Time) (inbox.Entry, bool) {
+	entry, ok := s.decode(txn, e)
+	if !ok || s.isOver(entry, now) {
+		return inbox.Entry{}, false
+	}
+	return entry, true
+}
+
+// isOver reports whether an entry has waited for as long as the store keeps any,
+// and counts it if so. A copy of a retained message waits since the subscription;
+// its block goes in time.
+func (s *Store) isOver(e inbox.Entry, now time.Time) bool {
+	isCopy := e.Envelope.ID.Sequence != e.Position
+	if isCopy || s.retention <= 0 || e.Envelope.Time+s.retention.Milliseconds() > now.UnixMilli() {
+		return false
+	}
+	s.stats.expired.Add(1)
+	return true
+}
+
+// decode makes an entry of what stands in a block, and fetches its body if that
 // is kept apart.
-func (s *Store) entry(txn *badger.Txn, e stored) (inbox.Entry, bool) {
+func (s *Store) decode(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 	record := e.record
 	key := numberKey(prefixBody, uint64(e.position))
 	if e.reference {
@@ -160,11 +181,6 @@ func (s *Store) entry(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 	env, err := inbox.ParseEnvelope(record)
 	if err != nil {
 		s.reportDamage("envelope", key, err)
-		return inbox.Entry{}, false
-	}
-	// A copy of a retained message waits since the subscription; its block goes in time.
-	if e.id == e.position && s.retention > 0 && env.Time+s.retention.Milliseconds() <= time.Now().UnixMilli() {
-		s.stats.expired.Add(1)
 		return inbox.Entry{}, false
 	}
 	env.ID = inbox.MessageID{Sequence: e.id, Store: s.id}

@@ -30,6 +30,7 @@ type Store struct {
 	queue   *queue
 	fanout  *fanout
 	sweeper *sweeper
+	blocks  *streamBlocks
 
 	background     context.Context // of the sweeper's operations
 	stopBackground context.CancelFunc
@@ -93,7 +94,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{
 		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, keepQoS0: o.KeepQoS0,
-		queue: newQueue(), fanout: newFanout(), streams: newStreams(o), leavings: map[inbox.Member][]leaving{},
+		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), streams: newStreams(o), leavings: map[inbox.Member][]leaving{},
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
 		disk: &diskGuard{dir: o.Dir, reserve: max(o.Reserve, 0), log: o.Log},
