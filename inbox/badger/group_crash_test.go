@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	badgerdb "github.com/dgraph-io/badger/v4"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -24,10 +26,9 @@ func copyRunning(t *testing.T, s inbox.Store, from, to string) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, errMoved) && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		// Badger has put tables together meanwhile: once more.
 		if err := os.RemoveAll(to); err != nil {
 			t.Fatal(err)
 		}
@@ -35,10 +36,17 @@ func copyRunning(t *testing.T, s inbox.Store, from, to string) {
 	t.Fatal("the directory is never still")
 }
 
-// copyDir copies the logs before the list of tables, and that before the tables:
-// what has gone from one is in the next.
+// errMoved says that Badger has written or put together tables meanwhile.
+var errMoved = errors.New("the tables have changed")
+
+// copyDir copies the logs before the tables: what has gone from one is in the
+// other.
 func copyDir(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	before, err := os.ReadFile(filepath.Join(from, badgerdb.ManifestFilename))
+	if err != nil {
 		return err
 	}
 	for _, pattern := range []string{"*.mem", "*.vlog", "[A-Z]*", "*.sst"} {
@@ -53,7 +61,11 @@ func copyDir(from, to string) error {
 			}
 		}
 	}
-	return nil
+	after, err := os.ReadFile(filepath.Join(from, badgerdb.ManifestFilename))
+	if err == nil && !bytes.Equal(before, after) {
+		err = errMoved
+	}
+	return err
 }
 
 // copySparse copies a file without writing its zeros: Badger's logs are large and
