@@ -14,7 +14,7 @@ import (
 type benchCommand struct {
 	Ack    benchAckCommand    `cmd:"" help:"How fast messages for absent receivers are acknowledged."`
 	Replay benchReplayCommand `cmd:"" help:"How fast receivers that come back get what has waited, and what waiting costs."`
-	Group  benchGroupCommand  `cmd:"" help:"What a group costs: many sessions, away, with one subscription."`
+	Group  benchGroupCommand  `cmd:"" help:"What a group costs: many sessions with one subscription."`
 }
 
 // benchTarget is what the benchmarks have in common.
@@ -130,7 +130,7 @@ func (c *benchReplayCommand) Run(env *environment) error {
 type benchGroupCommand struct {
 	benchTarget
 
-	Parts []string `default:"publish,drain,many" enum:"publish,drain,many" placeholder:"NAME" help:"What to measure: publish (to groups whose members are away), drain (the members of one return at once), many (one member of many groups returns) (default: ${default})."`
+	Parts []string `default:"publish,live,drain,many" enum:"publish,live,drain,many" placeholder:"NAME" help:"What to measure: publish (to groups whose members are away), live (to one whose members are connected), drain (the members of one return at once), many (one member of many groups returns) (default: ${default})."`
 	Keep  []string `default:"copies,references,stream" enum:"copies,references,stream" placeholder:"NAME" help:"How this broker keeps the messages: copies (published to each member by itself), references, stream (default: ${default})."`
 	Size  []int    `default:"256,4096" placeholder:"BYTES" help:"Sizes of a payload (default: ${default})."`
 	Runs  int      `default:"3" placeholder:"N" help:"Runs of which the median is taken (default: ${default})."`
@@ -140,6 +140,9 @@ type benchGroupCommand struct {
 	Duration time.Duration `group:"Publishing" default:"3s" placeholder:"TIME" help:"How long messages are published in one run; those in flight then are waited for (default: ${default})."`
 	Count    int           `group:"Publishing" placeholder:"N" help:"Messages of one run, instead of --duration."`
 	Verify   bool          `group:"Publishing" negatable:"" default:"true" help:"Let the first, the last and the middle member take everything afterwards and check it (default: yes)."`
+
+	Live         int `group:"Connected members" default:"1000" placeholder:"N" help:"Members that are connected; shapes are those of publishing (default: ${default})."`
+	LiveMessages int `group:"Connected members" default:"1000" placeholder:"N" help:"Messages for each of them (default: ${default})."`
 
 	Returning int `group:"Draining" default:"1000" placeholder:"N" help:"Members that return at once (default: ${default})."`
 	Messages  int `group:"Draining" default:"1000" placeholder:"N" help:"Messages for each of them (default: ${default})."`
@@ -159,7 +162,7 @@ func (c *benchGroupCommand) Run(env *environment) error {
 	if c.News < 1 || c.News > c.Groups || c.Few < 1 || c.Returns < 1 {
 		return usageError{fmt.Errorf("%d of %d groups with %d messages, %d times: choose at least one of each, and no more than there are", c.News, c.Groups, c.Few, c.Returns)}
 	}
-	if slices.Min(append(c.Members, c.Returning, c.Messages)) < 1 {
+	if slices.Min(append(c.Members, c.Live, c.LiveMessages, c.Returning, c.Messages)) < 1 {
 		return usageError{errors.New("a group without members or messages: choose at least one of each")}
 	}
 	dir, log := c.prepare(env)
@@ -184,6 +187,9 @@ func (c *benchGroupCommand) Run(env *environment) error {
 	}
 	if slices.Contains(c.Parts, "publish") {
 		o.Members = c.Members
+	}
+	if slices.Contains(c.Parts, "live") {
+		o.Live, o.LiveCount = c.Live, c.LiveMessages
 	}
 	if slices.Contains(c.Parts, "drain") {
 		o.Returning = c.Returning

@@ -41,6 +41,10 @@ type GroupOptions struct {
 	Count    int           // messages of one run, instead of Duration
 	Verify   bool          // let a few members take everything afterwards, and check it
 
+	// The members of one group are connected; publishers as in Shapes.
+	Live      int
+	LiveCount int // messages of one run
+
 	// The members of one group return at once.
 	Returning int
 	Waiting   int // messages for each of them
@@ -55,12 +59,14 @@ type GroupOptions struct {
 // GroupResults are what [Group] found.
 type GroupResults struct {
 	Publishes []GroupPublishResult `json:"publishes,omitempty"`
+	Lives     []GroupLiveResult    `json:"lives,omitempty"`
 	Drains    []GroupDrainResult   `json:"drains,omitempty"`
 	Returns   []GroupReturnResult  `json:"returns,omitempty"`
 }
 
-// Group measures what a group costs whose members are away: to publish to it,
-// to have its members return at once, and to be a member of many. Each run has
+// Group measures what a group costs: to publish to it while its members are away,
+// and while they are connected, to have them return at once, and to be a member of
+// many. Each run has
 // a broker of its own with an empty data directory, and targets and ways take
 // turns. The results that there are come with the error.
 func Group(ctx context.Context, o GroupOptions) (GroupResults, error) {
@@ -72,7 +78,7 @@ func Group(ctx context.Context, o GroupOptions) (GroupResults, error) {
 	}
 	variants := o.variants()
 	faulty := false
-	for _, part := range []func(context.Context, []variant, *GroupResults) (bool, error){o.publishes, o.drains, o.returns} {
+	for _, part := range []func(context.Context, []variant, *GroupResults) (bool, error){o.publishes, o.lives, o.drains, o.returns} {
 		hasFaults, err := part(ctx, variants, &results)
 		if err != nil {
 			return results, err

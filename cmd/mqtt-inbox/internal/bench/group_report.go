@@ -10,7 +10,7 @@ func (r Results) printGroups(w io.Writer) error {
 	if r.Groups == nil {
 		return nil
 	}
-	for _, print := range []func(io.Writer) error{r.Groups.printPublishes, r.Groups.printDrains, r.Groups.printReturns} {
+	for _, print := range []func(io.Writer) error{r.Groups.printPublishes, r.Groups.printLives, r.Groups.printDrains, r.Groups.printReturns} {
 		if err := print(w); err != nil {
 			return err
 		}
@@ -48,6 +48,23 @@ func (r GroupResults) printPublishes(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, "\n* The time was over before one message had gone to every member; the rest is reckoned from the copies that were sent.")
 	return err
+}
+
+func (r GroupResults) printLives(w io.Writer) error {
+	if len(r.Lives) == 0 {
+		return nil
+	}
+	title := fmt.Sprintf("Publishing to a group whose members are connected; medians of %d runs", r.Lives[0].Runs)
+	t := newTable(w, title, "target", "kept as", "members", "bytes", "publishers×in flight",
+		"deliveries", "deliveries/s", "ack p50 ms", "ack p99 ms", "broker µs/delivery", "faults")
+	for _, l := range r.Lives {
+		cpu := "unknown"
+		if l.CPU >= 0 {
+			cpu = fmt.Sprintf("%.2f", l.CPU.Seconds()*1e6)
+		}
+		t.row(l.Target, l.Way, l.Members, l.Size, l.Shape, l.Deliveries, rate(l.Rate), ms(l.Ack.P50), ms(l.Ack.P99), cpu, l.Faults)
+	}
+	return t.end()
 }
 
 func (r GroupResults) printDrains(w io.Writer) error {

@@ -25,6 +25,8 @@ func smallGroups(t *testing.T, targets ...Target) GroupOptions {
 		Shapes:    []Shape{{2, 5}, {1, 1}},
 		Count:     100,
 		Verify:    true,
+		Live:      3,
+		LiveCount: 50,
 		Returning: 3,
 		Waiting:   80,
 		Groups:    5,
@@ -47,6 +49,14 @@ func TestGroupAgainstStock(t *testing.T) {
 			t.Errorf("publishing: %+v", p)
 		}
 	}
+	if len(results.Lives) != 2 {
+		t.Fatalf("%d results of connected members, want 2", len(results.Lives))
+	}
+	for _, l := range results.Lives {
+		if l.Members != 3 || l.Deliveries != 3*50 || l.Rate <= 0 || l.Ack.P50 <= 0 || l.Faults.Any() {
+			t.Errorf("connected members: %+v", l)
+		}
+	}
 	if d := results.Drains[0]; d.Members != 3 || d.Waiting != 80 || d.Rate <= 0 || d.First.P50 <= 0 || d.Faults.Lost != 0 {
 		t.Errorf("draining: %+v", d)
 	}
@@ -60,7 +70,7 @@ func TestGroupFaultsOfTheBrokerUnderTestFail(t *testing.T) {
 	targets := stockTargets(t, Mochi)
 	targets[0].ours = true
 	o := smallGroups(t, targets...)
-	o.Returning, o.Groups = 0, 0
+	o.Live, o.Returning, o.Groups = 0, 0, 0
 	o.Shapes = []Shape{{1, 100}}
 	o.Count = 9000 // stock mochi keeps 8,192
 	o.Patience = 200 * time.Millisecond
@@ -143,6 +153,10 @@ func TestGroupTables(t *testing.T) {
 			{Target: Inbox, Way: Copies, Members: 100000, Size: 4096, Shape: Shape{4, 100}, Runs: 3, Messages: 0.25, Rate: 0.08, PerMessage: 12500 * time.Millisecond, Disk: 4321},
 			{Target: Mosquitto, Way: Own, Members: 10, Size: 256, Shape: Shape{1, 1}, Runs: 3, Messages: 700, Rate: 233.34, PerMessage: 4286 * time.Microsecond, Disk: -1, Verified: true},
 		},
+		Lives: []GroupLiveResult{
+			{Target: Inbox, Way: Stream, Members: 1000, Size: 256, Shape: Shape{1, 1}, Runs: 3, Deliveries: 1000000, Rate: 234567, CPU: 1234 * time.Nanosecond},
+			{Target: Mosquitto, Way: Own, Members: 1000, Size: 256, Shape: Shape{1, 1}, Runs: 3, Deliveries: 999, CPU: -1},
+		},
 		Drains:  []GroupDrainResult{{Target: Inbox, Way: Stream, Members: 1000, Waiting: 1000, Size: 256, Runs: 3, Rate: 123456}},
 		Returns: []GroupReturnResult{{Target: Inbox, Way: Stream, Groups: 1000, News: 3, Messages: 15, Size: 256, Returns: 300, Ratio: 1.25}},
 	}
@@ -152,7 +166,7 @@ func TestGroupTables(t *testing.T) {
 	}
 	for _, want := range []string{
 		"0.25* 0.08 12500.000", "4321 not checked", "700 233.3 4.286", "unknown none", "* The time was over",
-		"inbox stream 1000 1000 256 123456", "300 times", "1.25 none",
+		"1×1 1000000 234567 0.00 0.00 1.23 none", "999 0 0.00 0.00 unknown", "inbox stream 1000 1000 256 123456", "300 times", "1.25 none",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
 			t.Errorf("the tables lack %q:\n%s", want, out.String())
