@@ -198,7 +198,7 @@ const resumeAtOnce = 10_000
 
 // resume has those inboxes swept that the last process ended before it swept, for
 // nothing says after a start that they have moved. It looks at the sessions that
-// have blocks, some in each round, until it has seen them all. Cost: about 10 µs
+// have blocks, some in each round, until it has seen them all. Cost: about 6 µs
 // for each, in the background, once.
 func (w *sweeper) resume() error {
 	if w.resumed {

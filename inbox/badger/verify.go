@@ -65,8 +65,9 @@ type Summary struct {
 // only. After a crash it is opened as for use, which moves what is in Badger's logs
 // to tables.
 //
-// Cost: all tables are read twice. It takes about 80 bytes of memory for each
-// session and each reader of a stream, 32 for a body, and 16 for a block.
+// Cost: all tables are read twice; half a million sessions take 3 s. It takes about
+// 100 bytes of memory for a session, 250 for a reader of a stream, 32 for a body,
+// and 16 for a block.
 func Verify(ctx context.Context, o Options, report func(Fault)) (Summary, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
