@@ -2,7 +2,10 @@ package badger
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -30,6 +33,27 @@ func parseStateRecord(b []byte) (swept inbox.Position, st inbox.State, err error
 	return inbox.Position(v), st, err
 }
 
+// readState reads the delivery state of a session, and up to where it is swept.
+func readState(txn *badger.Txn, inc incarnation) (swept inbox.Position, st inbox.State, err error) {
+	item, err := txn.Get(numberKey(prefixState, uint64(inc)))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return 0, inbox.State{}, nil
+	}
+	if err != nil {
+		return 0, inbox.State{}, err
+	}
+	err = item.Value(func(v []byte) (err error) { swept, st, err = parseStateRecord(v); return err })
+	return swept, st, err
+}
+
+// finishedIn returns up to where everything is finished in a state.
+func finishedIn(st inbox.State) inbox.Position {
+	if len(st.Open) > 0 {
+		return st.Open[0].Position - 1
+	}
+	return st.Sent
+}
+
 // saveLazily writes the states of inboxes whose owners asked for it without
 // waiting. Many acknowledgements are one write.
 func (g *commitGroup) saveLazily(lazy []*handle) {
@@ -48,15 +72,13 @@ func (g *commitGroup) saveState(h *handle, closed bool) {
 	}
 	st := h.withoutGiven(h.state())
 	h.durable(st)
-	g.settleLeavings(h)
 	sess := g.s.sessions.at(h.member)
-	if !sess.stored() && !sess.spilled() {
-		return
+	if sess.stored() || sess.spilled() {
+		g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
 	}
-	g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
-	if !sess.stored() {
-		return
+	if sess.stored() {
+		value := binary.AppendUvarint([]byte{stateVersion}, uint64(g.s.sweeper.sweptUpTo(h.incarnation)))
+		g.put(numberKey(prefixState, uint64(h.incarnation)), inbox.AppendState(value, st))
 	}
-	value := binary.AppendUvarint([]byte{stateVersion}, uint64(g.s.sweeper.sweptUpTo(h.incarnation)))
-	g.put(numberKey(prefixState, uint64(h.incarnation)), inbox.AppendState(value, st))
+	g.settleLeavings(h) // behind the state: what is given up is forgotten only once it is passed
 }

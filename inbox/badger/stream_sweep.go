@@ -2,7 +2,6 @@ package badger
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -39,8 +38,8 @@ func (w *sweeper) sweepStreams(b *sweepBatch) error {
 }
 
 // streamsToSweep forgets the readers that have come to their end, and returns the
-// streams that all others have read on in. Cost: a few nanoseconds for each
-// stream in use, and about 10 for each reader of those whose slowest has moved.
+// streams that all others have read on in. Cost: a few nanoseconds for each stream
+// that has something, and about 10 for each reader of those whose slowest has moved.
 func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 	t := g.s.streams
 	for st := range t.unswept {
@@ -60,11 +59,15 @@ func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 		if g.shrink(st); t.byFilter[st.filter] != st {
 			continue // it had no reader left
 		}
-		switch upTo := g.passed(st); {
-		case upTo > st.swept:
+		head := inbox.Position(st.head.Load())
+		if head <= st.swept {
+			if len(st.past) == 0 {
+				delete(t.unswept, st)
+			}
+			continue
+		}
+		if upTo := min(g.passed(st), head); upTo > st.swept {
 			all = append(all, streamSweep{stream: st, swept: st.swept, upTo: upTo})
-		case inbox.Position(st.head.Load()) <= st.swept && len(st.past) == 0:
-			delete(t.unswept, st)
 		}
 	}
 	return all
@@ -101,12 +104,16 @@ func (w *sweeper) sweepStream(b *sweepBatch, sw streamSweep) error {
 	if err == nil {
 		err = b.flush()
 	}
-	if err != nil || swept == sw.swept {
+	if err != nil || swept == sw.swept && sw.upTo < inbox.Position(sw.stream.head.Load()) {
 		return err
 	}
 	return w.s.do(w.s.background, "note swept stream", func(g *commitGroup) error {
-		if st := sw.stream; g.s.streams.byFilter[st.filter] == st {
-			st.swept = swept
+		st := sw.stream
+		if g.s.streams.byFilter[st.filter] != st {
+			return nil
+		}
+		st.swept = sw.upTo // the last blocks may have expired
+		if swept > sw.swept {
 			value := binary.AppendUvarint([]byte{stateVersion}, uint64(swept))
 			g.put(numberKey(prefixState, uint64(st.incarnation)), inbox.AppendState(value, inbox.State{}))
 		}
@@ -119,8 +126,8 @@ func (w *sweeper) sweepStream(b *sweepBatch, sw streamSweep) error {
 const learnPositionsAtOnce = 10_000
 
 // learnPositions reads where the readers of a stream are, which is not known
-// after a start, unless the stream is empty. Cost: about 5 µs each, in the
-// background, once.
+// after a start, unless the stream is empty and nobody has a past in it. Cost:
+// about 5 µs each, in the background, once.
 func (w *sweeper) learnPositions(sw streamSweep) error {
 	var swept, head inbox.Position
 	err := w.s.view(func(txn *badger.Txn) (err error) {
@@ -132,12 +139,16 @@ func (w *sweeper) learnPositions(sw streamSweep) error {
 		return err
 	}
 	if head <= swept {
-		return w.s.do(w.s.background, "note empty stream", func(g *commitGroup) error {
-			if inbox.Position(sw.stream.head.Load()) == head && len(sw.stream.past) == 0 {
-				delete(g.s.streams.unswept, sw.stream)
+		idle, err := run(w.s.background, w.s, "note empty stream", func(g *commitGroup) (bool, error) {
+			if inbox.Position(sw.stream.head.Load()) != head || len(sw.stream.past) > 0 {
+				return false, nil
 			}
-			return nil
+			delete(g.s.streams.unswept, sw.stream)
+			return true, nil
 		})
+		if err != nil || idle {
+			return err
+		}
 	}
 	for rest := sw.unknown; len(rest) > 0; {
 		part := rest[:min(len(rest), learnPositionsAtOnce)]
@@ -184,25 +195,4 @@ func (w *sweeper) learnPart(st *stream, part []place) error {
 		}
 		return nil
 	})
-}
-
-// readState reads the delivery state of a session, and up to where it is swept.
-func readState(txn *badger.Txn, inc incarnation) (swept inbox.Position, st inbox.State, err error) {
-	item, err := txn.Get(numberKey(prefixState, uint64(inc)))
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return 0, inbox.State{}, nil
-	}
-	if err != nil {
-		return 0, inbox.State{}, err
-	}
-	err = item.Value(func(v []byte) (err error) { swept, st, err = parseStateRecord(v); return err })
-	return swept, st, err
-}
-
-// finishedIn returns up to where everything is finished in a state.
-func finishedIn(st inbox.State) inbox.Position {
-	if len(st.Open) > 0 {
-		return st.Open[0].Position - 1
-	}
-	return st.Sent
 }
