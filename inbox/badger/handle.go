@@ -251,6 +251,7 @@ func (h *handle) readAhead() error {
 		h.ready = append(h.ready, page...)
 		h.bytes += size
 		h.position = page[len(page)-1].Position
+		h.dropLeavingsLocked() // a subscription may have been given up meanwhile
 		return nil
 	}
 	h.caughtUp = h.last == upTo

@@ -25,8 +25,9 @@ func drops(all []leaving, p inbox.Position, topic string) bool {
 	return slices.ContainsFunc(all, func(l leaving) bool { return l.drops(p, topic) })
 }
 
-// giveUp has h's session not be sent any more what it was subscribed to with a
-// filter. What it was sent is stored with it, so that a crash does not make that
+// giveUp has h's session not be sent any more what it has had by a filter. The
+// subscription is gone from the index, and its record is written by the caller.
+// What it was sent is stored with it, so that a crash does not make that
 // look unsent.
 func (g *commitGroup) giveUp(h *handle, filter string) {
 	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() {
@@ -34,9 +35,13 @@ func (g *commitGroup) giveUp(h *handle, filter string) {
 	}
 	l := leaving{filter: filter, until: g.s.sequence, others: g.s.filtersOf(h.member)}
 	all := append(slices.Clip(g.s.leavings[h.member]), l)
-	all = all[max(0, len(all)-mostLeavings):]
+	forgotten := all[:max(0, len(all)-mostLeavings)]
+	all = all[len(forgotten):]
 	g.s.leavings[h.member] = all
 	h.setLeavings(all)
+	for _, l := range forgotten {
+		g.putSubscription(h.member, l.filter)
+	}
 	g.saveState(h, false)
 }
 
@@ -115,13 +120,18 @@ func (g *commitGroup) settleLeavings(h *handle) {
 }
 
 // setLeavings replaces what h is not to be sent, and takes it out of what is
-// ready.
+// ready. Runs on the committer.
 func (h *handle) setLeavings(all []leaving) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leavings = all
+	h.dropLeavingsLocked()
+}
+
+// dropLeavingsLocked takes what is given up out of what is ready.
+func (h *handle) dropLeavingsLocked() {
 	h.ready = slices.DeleteFunc(h.ready, func(e inbox.Entry) bool {
-		gone := drops(all, e.Position, e.Envelope.Topic)
+		gone := drops(h.leavings, e.Position, e.Envelope.Topic)
 		if gone {
 			h.bytes -= e.Envelope.Size()
 		}
