@@ -32,7 +32,8 @@ func (b *batch) add(part []byte) {
 	b.ends = append(b.ends, uint32(len(b.bytes)))
 }
 
-func readAhead(db *badger.DB, prefix []byte) *ahead {
+// startAhead begins to read; close must be called in the end.
+func startAhead(db *badger.DB, prefix []byte) *ahead {
 	a := &ahead{batches: make(chan batch, aheadBatches), stop: make(chan struct{})}
 	go func() {
 		defer close(a.batches)

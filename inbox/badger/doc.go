@@ -12,7 +12,8 @@
 // All messages that one group has for one receiver go into one block: one key
 // and one value, however many they are (block.go). A message for one receiver
 // stands in its block; a message for several is written once as a body, and the
-// blocks refer to it. Every key is drawn in keys.go.
+// blocks refer to it. A filter that many sessions are subscribed to has a stream
+// (stream.go), which stands for all of them. Every key is drawn in keys.go.
 //
 // # What is guaranteed
 //
@@ -22,7 +23,9 @@
 //
 // # Goroutines
 //
-// The committer and the sweeper, both started by Open and ended by Close. The
-// sweeper finds what receivers have finished and hands the deletions to the
-// committer; it reads, and never writes by itself. Badger has its own.
+// The committer, the fan-out and the sweeper, all started by Open and ended by
+// Close. The fan-out hands the messages of streams to the members that are
+// connected. The sweeper finds what receivers have finished and hands the deletions
+// to the committer; it reads, and never writes by itself. While a store is opened
+// there are two more, for subscriptions and names. Badger has its own.
 package badger

@@ -143,7 +143,7 @@ func (s *Store) loadMeta(txn *badger.Txn) error {
 // loadSessions fills the sessions and the index. Cost: about 1 µs for a session
 // with one subscription.
 func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
-	subscriptions := readAhead(s.db, []byte{prefixSubscription})
+	subscriptions := startAhead(s.db, []byte{prefixSubscription})
 	defer subscriptions.close()
 	err = each(txn, []byte{prefixSession}, func(_, v []byte) error {
 		sess, err := parseSession(v)

@@ -54,9 +54,8 @@ func (g *commitGroup) appendOnce(e *inbox.Envelope, record []byte) (inbox.Receip
 	return receipt, err
 }
 
-// repeated returns the number of the message that e repeats, 0 if it is the first.
-// Cost: a look-up in the database, a few microseconds, for messages that have a
-// name.
+// repeated returns the number of the message that has a name already, 0 if none
+// has. Cost: a look-up in the database, a few microseconds.
 func (g *commitGroup) repeated(key []byte) (inbox.Position, error) {
 	if p, known := g.names[string(key)]; known {
 		return p, nil

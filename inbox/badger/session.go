@@ -137,15 +137,15 @@ func (s *sessions) addUnnamed(n session) inbox.Member {
 // sortByIncarnation gives sessions that were just read, and have no names yet,
 // their numbers anew, in the order of their incarnations.
 func (s *sessions) sortByIncarnation() {
-	type place struct {
+	type numbered struct {
 		incarnation incarnation
 		member      inbox.Member
 	}
-	order := make([]place, 0, s.used-1)
+	order := make([]numbered, 0, s.used-1)
 	for m := inbox.Member(1); m < s.used; m++ {
-		order = append(order, place{s.resting(m).incarnation, m})
+		order = append(order, numbered{s.resting(m).incarnation, m})
 	}
-	slices.SortFunc(order, func(a, b place) int { return cmp.Compare(a.incarnation, b.incarnation) })
+	slices.SortFunc(order, func(a, b numbered) int { return cmp.Compare(a.incarnation, b.incarnation) })
 	// Each place takes what belongs there, and the place of that is next: round
 	// and round, so that nothing is there twice.
 	for m := inbox.Member(1); m < s.used; m++ {

@@ -36,5 +36,6 @@ func (g *commitGroup) leaveGroup(filter string) {
 	}
 }
 
-// isGroup reports whether a receiver is a group (see [inbox.GroupReceiver]).
+// isGroup reports whether a receiver is no client but a group (see
+// [inbox.GroupReceiver]) or a stream (see streamReceiver).
 func isGroup[T inbox.Receiver | []byte](r T) bool { return len(r) > 0 && r[0] == 0 }

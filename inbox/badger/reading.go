@@ -25,8 +25,9 @@ func (h *handle) allSources() []*source {
 	return h.sources
 }
 
-// setSources replaces what h reads of a stream. Cost: a look at each source; a
-// copy of all only if the stream was read already.
+// setSources replaces what h reads of a stream. Runs on the committer, before the
+// commit: what h may read, up to last, the change does not touch. Cost: a look at
+// each source; a copy of all only if the stream was read already.
 func (h *handle) setSources(st *stream, sources []*source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +38,8 @@ func (h *handle) setSources(st *stream, sources []*source) {
 	h.sources = append(h.sources, sources...) // behind what its readers see
 }
 
-// durable notes a delivery state that is being stored. What follows from it is
-// used in later commits only.
+// durable notes a delivery state that is being stored. Runs on the committer; what
+// follows from it is written behind the state, or deleted after the commit.
 func (h *handle) durable(st inbox.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
