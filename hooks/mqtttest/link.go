@@ -42,11 +42,6 @@ func (c *Client) Disconnect(changes ...func(*packets.Packet)) {
 	c.WaitClosed()
 }
 
-// WithReason sets a reason code (MQTT 5), such as 0x04: disconnect with will.
-func WithReason(code byte) func(*packets.Packet) {
-	return func(pk *packets.Packet) { pk.ReasonCode = code }
-}
-
 // WithSessionExpiry changes the session expiry at DISCONNECT (MQTT 5).
 func WithSessionExpiry(seconds uint32) func(*packets.Packet) {
 	return func(pk *packets.Packet) {

@@ -251,7 +251,9 @@ func (g *commitGroup) finish(err error) {
 // reset forgets the group's content and keeps its slices.
 func (g *commitGroup) reset() {
 	clear(g.handover)
-	clear(g.fan)
+	if clear(g.fan); cap(g.fan) > 2*fanoutItems {
+		g.fan = nil
+	}
 	clear(g.answers)
 	clear(g.saved)
 	clear(g.kept)

@@ -160,7 +160,9 @@ func (f *fanout) loop() {
 			f.run(rest[:n])
 			rest = rest[n:]
 		}
-		clear(items)
+		if clear(items); cap(items) > 2*fanoutItems { // after a burst of what is not bounded
+			items = nil
+		}
 	}
 }
 

@@ -87,6 +87,9 @@ func (g *commitGroup) wantsStream(m inbox.Member, filter string) bool {
 	return n >= s.streams.from
 }
 
+// Cost of opening and of closing one: a record for each member. They are few then,
+// unless the operator has changed what decides; the committer does it at once.
+
 // openStream makes the stream of a filter, or opens the one that is being read
 // to its end, and makes those its members that are subscribed already. What was
 // stored for them before stays where it is.
