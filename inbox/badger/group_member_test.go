@@ -1,6 +1,7 @@
 package badger_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -126,19 +127,27 @@ func settled(t testing.TB, s *badger.Store, rounds int) {
 	}
 }
 
-// A member that is behind changes its options more often than is remembered: each
-// message comes once, the later ones with the options of their time, the earliest
-// with the first that are remembered.
+// A member that is behind changes its options again and again: each message comes
+// once, with the options of its time. One change too many is refused, until the
+// member has read on; what changes nothing is not.
 func TestManyOptionsWhileBehind(t *testing.T) {
 	dir := t.TempDir()
 	s := sweepingStreams(t, dir)
 	defer func() { s.Close() }()
 	a := connect(t, s, "a", inbox.ExpiryNever)
-	const changes = badger.MostSegments + 4
+	const changes = badger.MostSegments + 1 // the present options are not of the past
+	option := func(i int) inbox.Subscription {
+		return inbox.Subscription{Filter: "g", QoS: byte(1 + i%2), Identifier: uint32(i + 1)}
+	}
 	for i := range changes {
-		subscribeTo(t, a, inbox.Subscription{Filter: "g", QoS: 1, Identifier: uint32(i + 1)})
+		subscribeTo(t, a, option(i))
 		say(t, s, "g", fmt.Sprint(i+1))
 	}
+	if _, err := a.Subscribe(background, option(changes)); !errors.Is(err, inbox.ErrFull) {
+		t.Errorf("one change more: %v, want ErrFull", err)
+	}
+	subscribeTo(t, a, option(changes-1))
+	unsubscribe(t, a, "other")
 	leave(t, a, inbox.ExpiryNever)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -147,38 +156,51 @@ func TestManyOptionsWhileBehind(t *testing.T) {
 	a = connect(t, s, "a", inbox.ExpiryNever)
 	ids, got := a.take(t, changes)
 	for i, e := range got {
-		first := changes - badger.MostSegments // the present options are not of the past
-		if want := uint32(max(i+1, first)); string(e.Envelope.Payload) != fmt.Sprint(i+1) || !slices.Equal(e.Identifiers, []uint32{want}) {
-			t.Errorf("entry %d is %s with %d, want %d", i+1, e.Envelope.Payload, e.Identifiers, want)
+		if want := option(i); string(e.Envelope.Payload) != fmt.Sprint(i+1) || e.QoS != min(want.QoS, e.Envelope.QoS) || !slices.Equal(e.Identifiers, []uint32{want.Identifier}) {
+			t.Errorf("entry %d is %s at QoS %d with %d, want %+v", i+1, e.Envelope.Payload, e.QoS, e.Identifiers, want)
 		}
 	}
 	a.finish(ids...)
 	eventually(t, s, map[string]int{"i": 0, "m": 0, "c": 0})
+	subscribeTo(t, a, option(changes))
 }
 
-// What was published while a session was not subscribed does not come, however
-// often it has changed its options since.
-func TestManyOptionsAfterAnAbsence(t *testing.T) {
+// Who comes and goes as often is refused too, and gets nothing of what was
+// published while it was not subscribed.
+func TestManyAbsencesWhileBehind(t *testing.T) {
 	s := sweepingStreams(t, t.TempDir())
 	defer s.Close()
 	connect(t, s, "b", inbox.ExpiryNever, "g") // keeps the stream
 	a := connect(t, s, "a", inbox.ExpiryNever, "g")
-	say(t, s, "g", "open", "unread")
-	_, open := a.take(t, 1)
-	unsubscribe(t, a, "g")
-	say(t, s, "g", "away")
-	var want []string
-	for i := range badger.MostSegments + 4 {
-		subscribeTo(t, a, inbox.Subscription{Filter: "g", QoS: 1, Identifier: uint32(i + 1)})
-		want = append(want, fmt.Sprint(i))
-		say(t, s, "g", want[i])
+	say(t, s, "g", "open")
+	ids, _ := a.take(t, 1)
+	var err error
+	for n := 0; err == nil; n++ {
+		if n > 2*badger.MostSegments {
+			t.Fatal("it is never refused")
+		}
+		unsubscribe(t, a, "g")
+		say(t, s, "g", "away")
+		if _, err = a.Subscribe(background, inbox.Subscription{Filter: "g", QoS: 1}); err == nil {
+			say(t, s, "g", "unread")
+		}
 	}
-	leave(t, a, inbox.ExpiryNever)
-	a = connect(t, s, "a", inbox.ExpiryNever)
-	if got, err := a.Read(background, []inbox.Position{open[0].Position}); err != nil || !slices.Equal(texts(got), []string{"open"}) {
-		t.Errorf("the open entry reads as %q, %v", texts(got), err)
+	if !errors.Is(err, inbox.ErrFull) {
+		t.Errorf("one time too many: %v, want ErrFull", err)
 	}
-	finishAll(t, a, want...)
+	a.finish(ids...)
+	for n := 0; err != nil; n++ {
+		if n > 1000 {
+			t.Fatal("it is still refused")
+		}
+		say(t, s, "mine", "own")
+		settled(t, s, 1)
+		_, err = a.Subscribe(background, inbox.Subscription{Filter: "g", QoS: 1})
+	}
+	say(t, s, "g", "again")
+	if _, got := a.take(t, 1); string(got[0].Envelope.Payload) != "again" {
+		t.Errorf("it got %s", got[0].Envelope.Payload)
+	}
 }
 
 // The slowest member holds up the deletion, and does not when it is gone, or when

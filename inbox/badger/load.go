@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -20,6 +21,7 @@ import (
 type leftovers struct {
 	cut     []inbox.Member              // sessions that were connected when it ended
 	stale   []inbox.Member              // sessions whose time is over
+	ended   []inbox.Receiver            // those whose session had ended, and whose record had not gone yet
 	orphans map[incarnation]*inbox.Will // of sessions that were in memory only
 }
 
@@ -49,10 +51,13 @@ func (s *Store) load() (left leftovers, err error) {
 // settle treats every session that was connected as closed without a goodbye, and
 // ends those whose time is over.
 func (s *Store) settle(left leftovers) error {
-	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.orphans) == 0 && len(s.streams.byFilter) == 0 {
+	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.ended) == 0 && len(left.orphans) == 0 && len(s.streams.byFilter) == 0 {
 		return nil
 	}
 	return s.do(context.Background(), "settle sessions", func(g *commitGroup) error {
+		for _, r := range left.ended {
+			g.delete(sessionKey(r))
+		}
 		for _, m := range left.cut {
 			if sess := s.sessions.at(m); sess.incarnation != 0 { // a timer may have been faster
 				g.putSession(sess) // its time runs from now, and not again from the next start
@@ -145,12 +150,27 @@ func (s *Store) loadMeta(txn *badger.Txn) error {
 func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 	subscriptions := startAhead(s.db, []byte{prefixSubscription})
 	defer subscriptions.close()
+	purged := map[incarnation]bool{}
+	err = each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
+		inc := incarnation(keyNumber(k))
+		purged[inc] = true
+		s.sweeper.ended = append(s.sweeper.ended, inc)
+		return nil
+	})
+	if err != nil {
+		return left, err
+	}
 	err = each(txn, []byte{prefixSession}, func(_, v []byte) error {
 		sess, err := parseSession(v)
-		if err == nil {
+		switch {
+		case err != nil:
+			return err
+		case purged[sess.incarnation]: // a crash fell between the two
+			left.ended = append(left.ended, inbox.Receiver(strings.Clone(string(sess.receiver))))
+		default:
 			s.sessions.addUnnamed(sess)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return left, err
@@ -175,10 +195,7 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 		return left, err
 	}
 	s.findLeft(&left, time.Now().UnixMilli())
-	return left, each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
-		s.sweeper.ended = append(s.sweeper.ended, incarnation(keyNumber(k)))
-		return nil
-	})
+	return left, nil
 }
 
 // loadSubscriptions fills the index. Their keys are in the order of incarnations,

@@ -40,6 +40,21 @@ func (g *commitGroup) subscribe(h *handle, sub inbox.Subscription) (existed bool
 	return existed
 }
 
+// mayChange reports whether m may have these subscriptions, or is too many changes
+// behind in the stream of one of them.
+func (s *Store) mayChange(m inbox.Member, subs []inbox.Subscription) bool {
+	for _, sub := range subs {
+		st := s.streams.byFilter[sub.Filter]
+		if st == nil || !st.past[m].isFull() {
+			continue
+		}
+		if was, member := s.streams.members.Subscription(m, sub.Filter); !member || was != withoutHandling(sub) {
+			return false
+		}
+	}
+	return true
+}
+
 // withoutHandling is a subscription as the index keeps it.
 func withoutHandling(sub inbox.Subscription) inbox.Subscription {
 	sub.RetainHandling = 0
@@ -186,7 +201,7 @@ func (g *commitGroup) endSegment(m inbox.Member, st *stream, sub inbox.Subscript
 	since := st.since(m)
 	p := g.s.streams.pastOf(m, st)
 	if inbox.Position(st.head.Load()) > since {
-		p.add(segment{since: since, until: g.s.sequence, sub: sub})
+		p.segments = append(slices.Clip(p.segments), segment{since: since, until: g.s.sequence, sub: sub})
 	}
 }
 

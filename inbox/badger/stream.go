@@ -64,27 +64,12 @@ type past struct {
 	since    inbox.Position // where its present membership begins, if it has one
 }
 
-// mostSegments bounds how many changes of options a session may be behind: of
-// more, the later options count for what was stored under the earlier ones too.
-const mostSegments = 16
+// mostSegments bounds how many changes of options a session may be behind: it is
+// refused another until it has read on.
+const mostSegments = 256
 
-// add appends a segment. If there are too many, the first two that join become
-// one; if none do, the first two, with what is between them.
-func (p *past) add(s segment) {
-	p.segments = append(slices.Clip(p.segments), s)
-	if len(p.segments) <= mostSegments {
-		return
-	}
-	i := 1
-	for i < len(p.segments) && p.segments[i].since != p.segments[i-1].until {
-		i++
-	}
-	if i == len(p.segments) {
-		i = 1
-	}
-	p.segments[i].since = p.segments[i-1].since
-	p.segments = slices.Delete(p.segments, i-1, i)
-}
+// isFull reports whether there is no room for another change.
+func (p *past) isFull() bool { return p != nil && len(p.segments) >= mostSegments }
 
 // streamQoS marks the subscription of a stream in the index: no client can have
 // it.

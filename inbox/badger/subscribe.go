@@ -48,6 +48,9 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]b
 		if g.critical && h.stored {
 			return r, inbox.ErrFull
 		}
+		if !h.s.mayChange(h.member, subs) {
+			return r, inbox.ErrFull
+		}
 		r.since = h.s.sequence
 		for _, sub := range subs {
 			r.existed = append(r.existed, g.subscribe(h, sub))
