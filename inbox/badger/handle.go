@@ -3,6 +3,7 @@ package badger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -220,14 +221,15 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 	if n == 0 {
 		return nil, !h.caughtUp, nil
 	}
-	entries = append(make([]inbox.Entry, 0, n), h.ready[:n]...)
-	h.returned = entries[n-1].Position
+	h.returned = h.ready[n-1].Position
+	h.bytes -= bytes
+	if n == len(h.ready) { // as for those that keep up
+		entries, h.ready = h.ready, nil
+		return entries, false, nil
+	}
+	entries = slices.Clone(h.ready[:n])
 	clear(h.ready[:n])
 	h.ready = h.ready[n:]
-	h.bytes -= bytes
-	if len(h.ready) == 0 {
-		h.ready = h.ready[:0:0]
-	}
 	return entries, false, nil
 }
 
