@@ -62,7 +62,10 @@ def main():
     payloads = v["payloads"] or []
     for payload in payloads:
         client.publish(v["topic"], base64.b64decode(payload), v["qos"])
-        time.sleep(v["pause"] / 1000)
+        # What is published at the moment of a reconnection the library sends
+        # before what has waited for it. So nothing is.
+        if client.is_connected():
+            time.sleep(v["pause"] / 1000)
     for _ in payloads:
         acknowledged.acquire()
     tell(event="published")
