@@ -291,7 +291,8 @@ func TestBenchReplay(t *testing.T) {
 
 func TestBenchGroup(t *testing.T) {
 	r := command(t, "bench", "group", "--size", "64", "--members", "40", "--shapes", "2x10", "--count", "200",
-		"--returning", "3", "--messages", "80", "--groups", "10", "--returns", "4", "--runs", "1", "--json")
+		"--returning", "3", "--messages", "80", "--groups", "10", "--returns", "4",
+		"--live", "5", "--live-messages", "60", "--runs", "1", "--json")
 	if r.code != exitDone {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
