@@ -18,7 +18,7 @@ func (h *Hook) readConnect(l *link, cl *mqtt.Client, pk packets.Packet) packets.
 	l.out.alias(pk.Properties.TopicAliasMaximum, pk.Properties.MaximumPacketSize)
 	l.connect = pk.Connect
 	l.metadata = l.v5 && wantsMetadata(pk.Properties.User, h.options.Metadata)
-	l.namesAcks = l.v5 && !(pk.Properties.RequestProblemInfoFlag && pk.Properties.RequestProblemInfo == 0) && // [MQTT-3.1.2-29]
+	l.namesAcks = l.v5 && (!pk.Properties.RequestProblemInfoFlag || pk.Properties.RequestProblemInfo != 0) && // [MQTT-3.1.2-29]
 		(pk.Properties.MaximumPacketSize == 0 || pk.Properties.MaximumPacketSize >= uint32(namedAckSize)) // [MQTT-3.1.2-24]
 
 	c := &pk.Connect

@@ -130,7 +130,7 @@ func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, 
 func (g *commitGroup) reads(m inbox.Member, e *inbox.Envelope) bool {
 	return slices.ContainsFunc(g.streams, func(st *stream) bool {
 		sub, ok := g.s.streams.members.Subscription(m, st.filter)
-		return ok && !(sub.NoLocal && e.Client == string(g.s.sessions.at(m).receiver()))
+		return ok && (!sub.NoLocal || e.Client != string(g.s.sessions.at(m).receiver()))
 	})
 }
 

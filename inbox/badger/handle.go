@@ -95,11 +95,12 @@ func (h *handle) hand(e inbox.Entry) {
 	}
 	h.mu.Lock()
 	// What was promised to be in memory must be, and what comes before it too.
-	if drops(h.leavings, e.Position, e.Envelope.Topic) {
+	switch {
+	case drops(h.leavings, e.Position, e.Envelope.Topic):
 		h.passLocked(e.Position)
-	} else if h.promised > 0 || h.caughtUp && h.hasRoomLocked(e.Envelope.Size()) {
+	case h.promised > 0 || h.caughtUp && h.hasRoomLocked(e.Envelope.Size()):
 		h.readyLocked(e)
-	} else {
+	default:
 		h.last, h.caughtUp = e.Position, false
 	}
 	h.mu.Unlock()

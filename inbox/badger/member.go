@@ -306,18 +306,21 @@ func (g *commitGroup) settlePast(m inbox.Member, st *stream, finished inbox.Posi
 // leaveStreams forgets a session that ends in all its streams.
 func (g *commitGroup) leaveStreams(m inbox.Member) {
 	s := g.s
-	for _, st := range s.streams.of(m) {
+	read := s.streams.of(m)
+	for _, st := range read {
 		st.readers.remove(m)
 		s.streams.forget(m, st)
 		s.streams.members.Unsubscribe(m, st.filter)
 		s.streams.unswept[st] = struct{}{} // it may have been the slowest
-		defer g.shrink(st)
 	}
 	delete(s.leavings, m)
 	if st := s.streams.byMember[m]; st != nil { // it is a stream's own
 		delete(s.streams.byMember, m)
 		delete(s.streams.byFilter, st.filter)
 		delete(s.streams.unswept, st)
+	}
+	for _, st := range read {
+		g.shrink(st)
 	}
 }
 

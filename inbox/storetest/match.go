@@ -116,7 +116,7 @@ func subscribeMatchesRandom(tr *trial) {
 		tr.append(e)
 	}
 	for j, c := range clients {
-		all := append(got[j], c.rest()...)
+		all := slices.Concat(got[j], c.rest())
 		same(tr, fmt.Sprintf("inbox of %.40q", c.receiver), payloads(all), want[j])
 		for n, e := range all {
 			sameGrant(tr, e, grants[j][n])
