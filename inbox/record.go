@@ -68,32 +68,32 @@ func encodeEnvelope(enc *msgpack.Encoder, e *Envelope) error {
 //
 // The error wraps [ErrDamaged] and names the field, or wraps [ErrNewer].
 func ParseEnvelope(b []byte) (*Envelope, error) {
-	r := reader{rest: b}
-	n := r.record(envelopeVersion, envelopeFields)
+	r := NewRecordReader(b)
+	n := r.Record(envelopeVersion, envelopeFields)
 	e := &Envelope{
-		Time:            r.int("time"),
-		Topic:           r.str("topic"),
-		Payload:         r.bin("payload"),
-		QoS:             byte(r.uint("QoS", 2)),
-		Retain:          r.bool("retain"),
-		Client:          r.str("client"),
-		User:            r.str("user"),
-		Expiry:          r.int("expiry"),
-		ContentType:     r.str("content type"),
-		ResponseTopic:   r.str("response topic"),
-		CorrelationData: r.bin("correlation data"),
-		PayloadFormat:   PayloadFormat(r.uint("payload format", uint64(FormatUTF8))),
+		Time:            r.Int("time"),
+		Topic:           r.Text("topic"),
+		Payload:         r.Bytes("payload"),
+		QoS:             byte(r.Uint("QoS", 2)),
+		Retain:          r.Bool("retain"),
+		Client:          r.Text("client"),
+		User:            r.Text("user"),
+		Expiry:          r.Int("expiry"),
+		ContentType:     r.Text("content type"),
+		ResponseTopic:   r.Text("response topic"),
+		CorrelationData: r.Bytes("correlation data"),
+		PayloadFormat:   PayloadFormat(r.Uint("payload format", uint64(FormatUTF8))),
 		UserProperties:  r.userProperties(),
 	}
-	if err := r.end(n > envelopeFields); err != nil {
+	if err := r.End(n > envelopeFields); err != nil {
 		return nil, fmt.Errorf("parse envelope: %w", err)
 	}
 	return e, nil
 }
 
-func (r *reader) userProperties() []UserProperty {
+func (r *RecordReader) userProperties() []UserProperty {
 	const field = "user properties"
-	n := r.array(field)
+	n := r.Array(field)
 	if n == 0 {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (r *reader) userProperties() []UserProperty {
 	}
 	properties := make([]UserProperty, n/2)
 	for i := range properties {
-		properties[i] = UserProperty{Key: r.str(field), Value: r.str(field)}
+		properties[i] = UserProperty{Key: r.Text(field), Value: r.Text(field)}
 	}
 	return properties
 }

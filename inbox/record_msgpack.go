@@ -47,25 +47,29 @@ func appendRecord(dst []byte, encode func(*msgpack.Encoder) error) []byte {
 	return dst
 }
 
-// reader takes msgpack values from the front of rest: the few shapes that
-// records have, in any width. At the first value that is not as it should be it
+// RecordReader takes the values of a small record of msgpack from its front: the few
+// shapes that records have, in any width. It is for engines, whose own records are
+// such arrays too. At the first value that is not as it should be it
 // notes the field and gives up the rest, so that all values after it are zero;
-// [reader.end] tells.
+// [RecordReader.End] tells. What is read points into the record.
 //
 // The library's decoder reads the same bytes, and tests hold the two together.
 // But it takes two to three times as long, more the larger the payload that it
 // copies, with 5 to 16 allocations in place of 1 or 2. That would be most of
-// the cost of a page.
-type reader struct {
+// the cost of a page, and of loading very many sessions.
+type RecordReader struct {
 	rest []byte
 	err  error
 }
 
-// record takes the start of a record and returns its number of fields, the
+// NewRecordReader returns a reader of b, which must not change afterwards.
+func NewRecordReader(b []byte) RecordReader { return RecordReader{rest: b} }
+
+// Record takes the start of a record and returns its number of fields, the
 // version included, which is at least the given one.
-func (r *reader) record(version uint64, fields int) int {
-	n := r.array("record")
-	switch v := r.uint("version", math.MaxUint64); {
+func (r *RecordReader) Record(version uint64, fields int) int {
+	n := r.Array("record")
+	switch v := r.Uint("version", math.MaxUint64); {
 	case r.err != nil:
 	case v > version:
 		r.stop(fmt.Errorf("version %d, known up to %d: %w", v, version, ErrNewer))
@@ -77,18 +81,19 @@ func (r *reader) record(version uint64, fields int) int {
 	return n
 }
 
-// end returns the first error. Bytes that are left are one too, unless the
+// End returns the first error, which wraps [ErrDamaged] and names the field, or
+// wraps [ErrNewer]. Bytes that are left are one too, unless the
 // record has fields that this version does not know.
-func (r *reader) end(unknown bool) error {
+func (r *RecordReader) End(unknown bool) error {
 	if len(r.rest) > 0 && !unknown {
 		r.fail("bytes after the record")
 	}
 	return r.err
 }
 
-func (r *reader) fail(field string) { r.stop(fmt.Errorf("%s: %w", field, ErrDamaged)) }
+func (r *RecordReader) fail(field string) { r.stop(fmt.Errorf("%s: %w", field, ErrDamaged)) }
 
-func (r *reader) stop(err error) {
+func (r *RecordReader) stop(err error) {
 	if r.err == nil {
 		r.err = err
 	}
@@ -96,7 +101,7 @@ func (r *reader) stop(err error) {
 }
 
 // take returns the next n bytes.
-func (r *reader) take(n uint64, field string) []byte {
+func (r *RecordReader) take(n uint64, field string) []byte {
 	if n > uint64(len(r.rest)) {
 		r.fail(field)
 		return nil
@@ -110,7 +115,7 @@ func (r *reader) take(n uint64, field string) []byte {
 const never = 0xc1
 
 // code returns the next byte, which says what follows, or never at the end.
-func (r *reader) code() byte {
+func (r *RecordReader) code() byte {
 	if len(r.rest) == 0 {
 		return never
 	}
@@ -121,7 +126,7 @@ func (r *reader) code() byte {
 
 // bigEndian returns the number in the next 1, 2, 4 or 8 bytes: two to the power
 // of log.
-func (r *reader) bigEndian(log byte, field string) uint64 {
+func (r *RecordReader) bigEndian(log byte, field string) uint64 {
 	b := r.take(1<<log, field)
 	switch len(b) {
 	case 1:
@@ -136,7 +141,8 @@ func (r *reader) bigEndian(log byte, field string) uint64 {
 	return 0
 }
 
-func (r *reader) bool(field string) bool {
+// Bool returns true or false.
+func (r *RecordReader) Bool(field string) bool {
 	c := r.code()
 	if c != msgpcode.True && c != msgpcode.False {
 		r.fail(field)
@@ -144,8 +150,8 @@ func (r *reader) bool(field string) bool {
 	return c == msgpcode.True
 }
 
-// uint returns a number that is not negative and at most limit.
-func (r *reader) uint(field string, limit uint64) uint64 {
+// Uint returns a number that is not negative and at most limit.
+func (r *RecordReader) Uint(field string, limit uint64) uint64 {
 	var v uint64
 	switch c := r.code(); {
 	case c <= msgpcode.PosFixedNumHigh:
@@ -162,9 +168,10 @@ func (r *reader) uint(field string, limit uint64) uint64 {
 	return v
 }
 
-func (r *reader) int(field string) int64 {
+// Int returns a number of either sign.
+func (r *RecordReader) Int(field string) int64 {
 	if len(r.rest) == 0 || r.rest[0] < msgpcode.Int8 {
-		return int64(r.uint(field, math.MaxInt64))
+		return int64(r.Uint(field, math.MaxInt64))
 	}
 	switch c := r.code(); {
 	case c >= msgpcode.NegFixedNumLow:
@@ -178,8 +185,8 @@ func (r *reader) int(field string) int64 {
 	return 0
 }
 
-// str returns a string that points into the record.
-func (r *reader) str(field string) string {
+// Text returns a string that points into the record.
+func (r *RecordReader) Text(field string) string {
 	var b []byte
 	switch c := r.code(); {
 	case c >= msgpcode.FixedStrLow && c <= msgpcode.FixedStrHigh:
@@ -192,8 +199,8 @@ func (r *reader) str(field string) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// bin returns bytes that point into the record, nil for none.
-func (r *reader) bin(field string) []byte {
+// Bytes returns bytes that point into the record, nil for none.
+func (r *RecordReader) Bytes(field string) []byte {
 	switch c := r.code(); {
 	case c == msgpcode.Nil:
 		return nil
@@ -204,9 +211,9 @@ func (r *reader) bin(field string) []byte {
 	return nil
 }
 
-// array returns the number of values that follow, which is at most the number
+// Array returns the number of values that follow, which is at most the number
 // of bytes, so that it is safe to make room for them.
-func (r *reader) array(field string) int {
+func (r *RecordReader) Array(field string) int {
 	var n uint64
 	switch c := r.code(); {
 	case c >= msgpcode.FixedArrayLow && c <= msgpcode.FixedArrayHigh:

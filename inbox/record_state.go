@@ -66,22 +66,22 @@ func encodeState(enc *msgpack.Encoder, s State) error {
 // ParseState reads what [AppendState] has written and keeps nothing of b. The
 // error wraps [ErrDamaged] and names the field, or wraps [ErrNewer].
 func ParseState(b []byte) (State, error) {
-	r := reader{rest: b}
-	n := r.record(stateVersion, stateFields)
+	r := NewRecordReader(b)
+	n := r.Record(stateVersion, stateFields)
 	s := State{
-		Sent:   Position(r.uint("sent", math.MaxUint64)),
-		LastID: uint16(r.uint("last id", MaxWindow)),
+		Sent:   Position(r.Uint("sent", math.MaxUint64)),
+		LastID: uint16(r.Uint("last id", MaxWindow)),
 	}
 	s.Open = r.deliveries(s.Sent)
 	s.Resting = r.resting()
-	if err := r.end(n > stateFields); err != nil {
+	if err := r.End(n > stateFields); err != nil {
 		return State{}, fmt.Errorf("parse state: %w", err)
 	}
 	return s, nil
 }
 
-func (r *reader) deliveries(sent Position) []Delivery {
-	n := r.array("open")
+func (r *RecordReader) deliveries(sent Position) []Delivery {
+	n := r.Array("open")
 	if n%3 != 0 || n/3 > MaxWindow {
 		r.fail("open")
 		return nil
@@ -92,9 +92,9 @@ func (r *reader) deliveries(sent Position) []Delivery {
 	open := make([]Delivery, n/3)
 	var last Delivery
 	for i := range open {
-		step := Position(r.uint("position", uint64(sent-last.Position)))
-		id := int64(last.PacketID) + r.int("packet id")
-		d := Delivery{Position: last.Position + step, PacketID: uint16(id), Released: r.bool("released")}
+		step := Position(r.Uint("position", uint64(sent-last.Position)))
+		id := int64(last.PacketID) + r.Int("packet id")
+		d := Delivery{Position: last.Position + step, PacketID: uint16(id), Released: r.Bool("released")}
 		if i == 0 {
 			d.Position = sent - step
 		}
@@ -112,8 +112,8 @@ func (r *reader) deliveries(sent Position) []Delivery {
 	return open
 }
 
-func (r *reader) resting() []uint16 {
-	n := r.array("resting ids")
+func (r *RecordReader) resting() []uint16 {
+	n := r.Array("resting ids")
 	if n == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (r *reader) resting() []uint16 {
 	}
 	ids := make([]uint16, n)
 	for i := range ids {
-		ids[i] = uint16(r.uint("resting ids", MaxWindow))
+		ids[i] = uint16(r.Uint("resting ids", MaxWindow))
 	}
 	return ids
 }

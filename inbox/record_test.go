@@ -170,34 +170,34 @@ func TestReaderTakesAnyWidth(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		in   string
-		read func(*reader) any
+		read func(*RecordReader) any
 		want any
 	}{
-		{"fixint", "\x7f", func(r *reader) any { return r.int("") }, int64(127)},
-		{"negative fixint", "\xe0", func(r *reader) any { return r.int("") }, int64(-32)},
-		{"uint8", "\xcc\x01", func(r *reader) any { return r.int("") }, int64(1)},
-		{"uint16", "\xcd\x00\x01", func(r *reader) any { return r.int("") }, int64(1)},
-		{"uint32", "\xce\xff\xff\xff\xff", func(r *reader) any { return r.int("") }, int64(math.MaxUint32)},
-		{"uint64", "\xcf\x7f\xff\xff\xff\xff\xff\xff\xff", func(r *reader) any { return r.int("") }, int64(math.MaxInt64)},
-		{"int8", "\xd0\x80", func(r *reader) any { return r.int("") }, int64(-128)},
-		{"int16", "\xd1\xff\xff", func(r *reader) any { return r.int("") }, int64(-1)},
-		{"int32", "\xd2\x80\x00\x00\x00", func(r *reader) any { return r.int("") }, int64(math.MinInt32)},
-		{"int64", "\xd3\x80\x00\x00\x00\x00\x00\x00\x00", func(r *reader) any { return r.int("") }, int64(math.MinInt64)},
-		{"largest", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", func(r *reader) any { return r.uint("", math.MaxUint64) }, uint64(math.MaxUint64)},
-		{"str8", "\xd9\x01a", func(r *reader) any { return r.str("") }, "a"},
-		{"str16", "\xda\x00\x01a", func(r *reader) any { return r.str("") }, "a"},
-		{"str32", "\xdb\x00\x00\x00\x01a", func(r *reader) any { return r.str("") }, "a"},
-		{"bin16", "\xc5\x00\x01a", func(r *reader) any { return r.bin("") }, []byte("a")},
-		{"bin32", "\xc6\x00\x00\x00\x01a", func(r *reader) any { return r.bin("") }, []byte("a")},
-		{"nil", "\xc0", func(r *reader) any { return r.bin("") }, []byte(nil)},
-		{"array16", "\xdc\x00\x01\xc0", func(r *reader) any { n := r.array(""); r.bin(""); return n }, 1},
-		{"array32", "\xdd\x00\x00\x00\x01\xc0", func(r *reader) any { n := r.array(""); r.bin(""); return n }, 1},
+		{"fixint", "\x7f", func(r *RecordReader) any { return r.Int("") }, int64(127)},
+		{"negative fixint", "\xe0", func(r *RecordReader) any { return r.Int("") }, int64(-32)},
+		{"uint8", "\xcc\x01", func(r *RecordReader) any { return r.Int("") }, int64(1)},
+		{"uint16", "\xcd\x00\x01", func(r *RecordReader) any { return r.Int("") }, int64(1)},
+		{"uint32", "\xce\xff\xff\xff\xff", func(r *RecordReader) any { return r.Int("") }, int64(math.MaxUint32)},
+		{"uint64", "\xcf\x7f\xff\xff\xff\xff\xff\xff\xff", func(r *RecordReader) any { return r.Int("") }, int64(math.MaxInt64)},
+		{"int8", "\xd0\x80", func(r *RecordReader) any { return r.Int("") }, int64(-128)},
+		{"int16", "\xd1\xff\xff", func(r *RecordReader) any { return r.Int("") }, int64(-1)},
+		{"int32", "\xd2\x80\x00\x00\x00", func(r *RecordReader) any { return r.Int("") }, int64(math.MinInt32)},
+		{"int64", "\xd3\x80\x00\x00\x00\x00\x00\x00\x00", func(r *RecordReader) any { return r.Int("") }, int64(math.MinInt64)},
+		{"largest", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", func(r *RecordReader) any { return r.Uint("", math.MaxUint64) }, uint64(math.MaxUint64)},
+		{"str8", "\xd9\x01a", func(r *RecordReader) any { return r.Text("") }, "a"},
+		{"str16", "\xda\x00\x01a", func(r *RecordReader) any { return r.Text("") }, "a"},
+		{"str32", "\xdb\x00\x00\x00\x01a", func(r *RecordReader) any { return r.Text("") }, "a"},
+		{"bin16", "\xc5\x00\x01a", func(r *RecordReader) any { return r.Bytes("") }, []byte("a")},
+		{"bin32", "\xc6\x00\x00\x00\x01a", func(r *RecordReader) any { return r.Bytes("") }, []byte("a")},
+		{"nil", "\xc0", func(r *RecordReader) any { return r.Bytes("") }, []byte(nil)},
+		{"array16", "\xdc\x00\x01\xc0", func(r *RecordReader) any { n := r.Array(""); r.Bytes(""); return n }, 1},
+		{"array32", "\xdd\x00\x00\x00\x01\xc0", func(r *RecordReader) any { n := r.Array(""); r.Bytes(""); return n }, 1},
 	} {
-		r := reader{rest: []byte(c.in)}
+		r := NewRecordReader([]byte(c.in))
 		if got := c.read(&r); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		if err := r.end(false); err != nil {
+		if err := r.End(false); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

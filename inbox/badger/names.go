@@ -7,17 +7,21 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// namesChunk is the size of the pieces of the names.
-const namesChunk = 1 << 16
+const (
+	namesChunk = 1 << 16 // size of the pieces of the names
+	longChunk  = 4 << 10 // length from which a name has a piece of its own, so that the ends of the others are well used
 
-// wholeChunk is the length in a span of a name that is at least as long: it has
-// a piece of its own. The name of a group may be longer than a client id can be.
-const wholeChunk = namesChunk - 1
+	// wholeChunk is the length in a span of such a name, however long: that of a
+	// group may be longer than a client id can be.
+	wholeChunk = namesChunk - 1
+)
 
 // names holds the names of all sessions one after the other, in pieces that
 // never move.
 type names struct {
 	chunks [][]byte
+	filled int // 1 + number of the piece that short names are added to; 0 if there is none
+	size   int // bytes of all pieces
 	dead   int // bytes that belong to no session any more
 }
 
@@ -28,18 +32,23 @@ type span struct {
 }
 
 func (n *names) add(name string) span {
-	if len(name) >= wholeChunk {
-		n.chunks = append(n.chunks, []byte(name))
-		return span{chunk: uint32(len(n.chunks) - 1), length: wholeChunk}
+	if len(name) >= longChunk {
+		return span{chunk: uint32(n.piece([]byte(name))), length: wholeChunk}
 	}
-	last := len(n.chunks) - 1
-	if last < 0 || len(n.chunks[last])+len(name) >= namesChunk {
-		n.chunks = append(n.chunks, make([]byte, 0, namesChunk))
-		last++
+	if n.filled == 0 || len(n.chunks[n.filled-1])+len(name) > namesChunk {
+		n.filled = 1 + n.piece(make([]byte, 0, namesChunk))
 	}
-	at := len(n.chunks[last])
-	n.chunks[last] = append(n.chunks[last], name...)
-	return span{uint32(last), uint16(at), uint16(len(name))}
+	i := n.filled - 1
+	at := len(n.chunks[i])
+	n.chunks[i] = append(n.chunks[i], name...)
+	return span{uint32(i), uint16(at), uint16(len(name))}
+}
+
+// piece adds a piece and returns its number.
+func (n *names) piece(b []byte) int {
+	n.chunks = append(n.chunks, b)
+	n.size += cap(b)
+	return len(n.chunks) - 1
 }
 
 // get returns the name at s itself, not a copy.
@@ -55,7 +64,7 @@ func (n *names) remove(s span) { n.dead += len(n.get(s)) }
 // wasteful reports whether it is time to copy what is in use: when that is less
 // than half, so that each byte is copied about once for each that was removed.
 func (n *names) wasteful() bool {
-	return n.dead > namesChunk && n.dead > len(n.chunks)*namesChunk/2
+	return n.dead > namesChunk && n.dead > n.size/2
 }
 
 // nameTable finds members by name, by open addressing, at most three quarters full.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -252,15 +253,12 @@ func appendSession(dst []byte, s sessionRef) ([]byte, error) {
 
 // parseSession reads what appendSession has written. The receiver points into b.
 func parseSession(b []byte) (session, error) {
-	d, err := openRecord("session", b, sessionVersion, 5)
-	if err != nil {
-		return session{}, err
-	}
+	d := openRecord("session", b, sessionVersion, 5)
 	s := session{
-		receiver:    inbox.Receiver(d.text()),
-		incarnation: incarnation(d.uint()),
-		expiry:      inbox.Expiry(d.uint()),
-		ended:       d.int(),
+		receiver:    inbox.Receiver(d.Text("receiver")),
+		incarnation: incarnation(d.number("incarnation")),
+		expiry:      inbox.Expiry(d.Uint("expiry", math.MaxUint32)),
+		ended:       d.Int("ended"),
 		stored:      true,
 	}
 	return s, d.err()

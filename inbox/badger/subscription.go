@@ -3,6 +3,7 @@ package badger
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -78,32 +79,30 @@ func appendSubscription(dst []byte, r subscriptionRecord) ([]byte, error) {
 
 // parseSubscription reads what appendSubscription has written. The filter points
 // into b.
-func parseSubscription(b []byte) (subscriptionRecord, error) {
-	d, err := openRecord("subscription", b, subscriptionVersion, 12)
-	if err != nil {
-		return subscriptionRecord{}, err
-	}
-	r := subscriptionRecord{
+func parseSubscription(b []byte) (r subscriptionRecord, err error) {
+	d := openRecord("subscription", b, subscriptionVersion, 12)
+	r = subscriptionRecord{
 		Subscription: inbox.Subscription{
-			Filter:            d.text(),
-			QoS:               byte(d.uint()),
-			NoLocal:           d.bool(),
-			RetainAsPublished: d.bool(),
-			RetainHandling:    byte(d.uint()),
-			Identifier:        uint32(d.uint()),
+			Filter:            d.Text("filter"),
+			QoS:               byte(d.Uint("QoS", math.MaxUint8)),
+			NoLocal:           d.Bool("no local"),
+			RetainAsPublished: d.Bool("retain as published"),
+			RetainHandling:    byte(d.Uint("retain handling", math.MaxUint8)),
+			Identifier:        uint32(d.Uint("identifier", math.MaxUint32)),
 		},
-		subscribed: d.bool(),
-		member:     d.bool(),
-		since:      inbox.Position(d.uint()),
-		left:       inbox.Position(d.uint()),
+		subscribed: d.Bool("subscribed"),
+		member:     d.Bool("member"),
+		since:      inbox.Position(d.number("since")),
+		left:       inbox.Position(d.number("left")),
 	}
-	past := d.bytes()
+	past := d.Bytes("past")
 	if err := d.err(); err != nil {
 		return r, err
 	}
-	if len(past) > 0 {
-		r.past, err = parsePast(past, strings.Clone(r.Filter))
+	if len(past) == 0 {
+		return r, nil
 	}
+	r.past, err = parsePast(past, strings.Clone(r.Filter))
 	return r, err
 }
 

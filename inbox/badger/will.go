@@ -2,6 +2,7 @@ package badger
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -36,11 +37,8 @@ func (g *commitGroup) setWill(m inbox.Member, w *inbox.Will) {
 }
 
 func parseWill(b []byte) (*inbox.Will, error) {
-	d, err := openRecord("will", b, willVersion, 4)
-	if err != nil {
-		return nil, err
-	}
-	delay, interval, record := uint32(d.uint()), d.int(), d.bytes()
+	d := openRecord("will", b, willVersion, 4)
+	delay, interval, record := uint32(d.Uint("delay", math.MaxUint32)), d.Int("expiry interval"), d.Bytes("envelope")
 	if err := d.err(); err != nil {
 		return nil, err
 	}
