@@ -111,14 +111,20 @@ func (r *readers) remove(m inbox.Member) {
 
 // all yields the readers, ascending by member. None may be added or removed
 // meanwhile.
-func (r *readers) all() iter.Seq[*reader] {
+func (r *readers) all() iter.Seq[*reader] { return r.from(0) }
+
+// from is all without the readers below m.
+func (r *readers) from(m inbox.Member) iter.Seq[*reader] {
 	return func(yield func(*reader) bool) {
-		for _, p := range r.parts {
-			for i := range p {
+		part, first, _ := r.find(m)
+		for ; part < len(r.parts); part++ {
+			p := r.parts[part]
+			for i := first; i < len(p); i++ {
 				if !yield(&p[i]) {
 					return
 				}
 			}
+			first = 0
 		}
 	}
 }

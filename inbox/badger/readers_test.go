@@ -47,6 +47,19 @@ func TestReaders(t *testing.T) {
 	if !slices.Equal(members, slices.Sorted(maps.Keys(want))) || got.len != len(want) {
 		t.Errorf("seed %d: %d members (%d), want %d", seed, len(members), got.len, len(want))
 	}
+	for range 100 {
+		from := inbox.Member(random.IntN(8100))
+		n := 0
+		for r := range got.from(from) {
+			if i, _ := slices.BinarySearch(members, from); r.member() != members[i+n] {
+				t.Fatalf("seed %d: behind %d comes %d, want %d", seed, from, r.member(), members[i+n])
+			}
+			n++
+		}
+		if i, _ := slices.BinarySearch(members, from); n != len(members)-i {
+			t.Fatalf("seed %d: %d from %d on, want %d", seed, n, from, len(members)-i)
+		}
+	}
 	for m := range want {
 		got.remove(m)
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// streamSweep is a stream that has something to be deleted.
+// streamSweep is a stream that may have something to be deleted.
 type streamSweep struct {
-	stream  *stream
-	swept   inbox.Position // blocks up to here are gone
-	upTo    inbox.Position // everyone has finished up to here
-	unknown []place        // after a start: of the readers, to be looked for first
+	stream *stream
+	known  bool           // otherwise the readers' positions are to be looked for first, after a start
+	swept  inbox.Position // blocks up to here are gone
+	upTo   inbox.Position // everyone has finished up to here
 }
 
 // sweepStreams deletes what all readers of a stream have passed.
@@ -25,10 +25,10 @@ func (w *sweeper) sweepStreams(b *sweepBatch) error {
 		return err
 	}
 	for _, sw := range all {
-		if sw.unknown != nil {
-			err = w.learnPositions(sw)
-		} else {
+		if sw.known {
 			err = w.sweepStream(b, sw)
+		} else {
+			err = w.learnPositions(sw.stream)
 		}
 		if err != nil {
 			return err
@@ -44,11 +44,7 @@ func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 	t := g.s.streams
 	for st := range t.unswept {
 		if !st.known {
-			sw := streamSweep{stream: st, unknown: make([]place, 0, st.readers.len)}
-			for r := range st.readers.all() {
-				sw.unknown = append(sw.unknown, place{r.member(), r.position()})
-			}
-			all = append(all, sw)
+			all = append(all, streamSweep{stream: st})
 			continue
 		}
 		for m := range st.past {
@@ -67,7 +63,7 @@ func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 			continue
 		}
 		if upTo := min(g.passed(st), head); upTo > st.swept {
-			all = append(all, streamSweep{stream: st, swept: st.swept, upTo: upTo})
+			all = append(all, streamSweep{stream: st, known: true, swept: st.swept, upTo: upTo})
 		}
 	}
 	return all
@@ -121,18 +117,14 @@ func (w *sweeper) sweepStream(b *sweepBatch, sw streamSweep) error {
 	})
 }
 
-// learnPositionsAtOnce bounds how many delivery states are read in one
-// transaction.
-const learnPositionsAtOnce = 10_000
-
 // learnPositions reads where the readers of a stream are, which is not known
 // after a start, unless the stream is empty and nobody has a past in it. Cost:
 // about 5 µs each, in the background, once.
-func (w *sweeper) learnPositions(sw streamSweep) error {
+func (w *sweeper) learnPositions(st *stream) error {
 	var swept, head inbox.Position
 	err := w.s.view(func(txn *badger.Txn) (err error) {
-		head = w.s.headOf(txn, sw.stream)
-		swept, _, err = readState(txn, sw.stream.incarnation)
+		head = w.s.headOf(txn, st)
+		swept, _, err = readState(txn, st.incarnation)
 		return err
 	})
 	if err != nil {
@@ -140,59 +132,72 @@ func (w *sweeper) learnPositions(sw streamSweep) error {
 	}
 	if head <= swept {
 		idle, err := run(w.s.background, w.s, "note empty stream", func(g *commitGroup) (bool, error) {
-			if inbox.Position(sw.stream.head.Load()) != head || len(sw.stream.past) > 0 {
+			if inbox.Position(st.head.Load()) != head || len(st.past) > 0 {
 				return false, nil
 			}
-			delete(g.s.streams.unswept, sw.stream)
+			delete(g.s.streams.unswept, st)
 			return true, nil
 		})
 		if err != nil || idle {
 			return err
 		}
 	}
-	for rest := sw.unknown; len(rest) > 0; {
-		part := rest[:min(len(rest), learnPositionsAtOnce)]
-		rest = rest[len(part):]
-		if err := w.learnPart(sw.stream, part); err != nil {
+	for after, more := inbox.Member(0), true; more; {
+		if after, more, err = w.learnSome(st, after); err != nil {
 			return err
 		}
 	}
 	return w.s.do(w.s.background, "note positions", func(*commitGroup) error {
-		sw.stream.known, sw.stream.swept = true, swept
+		st.known, st.swept = true, swept
 		return nil
 	})
 }
 
-// learnPart does what learnPositions does for some of the readers.
-func (w *sweeper) learnPart(st *stream, part []place) error {
-	incarnations, err := run(w.s.background, w.s, "list readers", func(g *commitGroup) (all []incarnation, err error) {
-		for _, r := range part {
-			all = append(all, g.s.sessions.at(r.member).incarnation)
+// learnAtOnce bounds how many delivery states are read in one transaction.
+const learnAtOnce = 10_000
+
+// learning is one reader whose position is looked for.
+type learning struct {
+	member      inbox.Member
+	incarnation incarnation
+	position    inbox.Position
+}
+
+// learnSome does what learnPositions does for some of the readers: the next behind
+// a member. It returns the last of them, and whether there may be more. Who comes
+// meanwhile is known.
+func (w *sweeper) learnSome(st *stream, after inbox.Member) (last inbox.Member, more bool, err error) {
+	some, err := run(w.s.background, w.s, "list readers", func(g *commitGroup) (some []learning, err error) {
+		for r := range st.readers.from(after + 1) {
+			if some = append(some, learning{member: r.member(), incarnation: g.s.sessions.at(r.member()).incarnation}); len(some) == learnAtOnce {
+				break
+			}
 		}
-		return all, nil
+		return some, nil
 	})
-	if err != nil {
-		return err
+	if err != nil || len(some) == 0 {
+		return after, false, err
 	}
 	err = w.s.view(func(txn *badger.Txn) error {
-		for i, inc := range incarnations {
-			_, state, err := readState(txn, inc)
+		for i := range some {
+			_, state, err := readState(txn, some[i].incarnation)
 			if err != nil {
 				return err
 			}
-			part[i].position = max(part[i].position, finishedIn(state))
+			some[i].position = finishedIn(state)
 		}
 		return nil
 	})
 	if err != nil {
-		return err
+		return after, false, err
 	}
-	return w.s.do(w.s.background, "note positions", func(g *commitGroup) error {
-		for i, r := range part {
-			if g.s.sessions.at(r.member).incarnation == incarnations[i] {
-				st.advance(r.member, r.position)
+	err = w.s.do(w.s.background, "note positions", func(g *commitGroup) error {
+		for _, l := range some {
+			if g.s.sessions.at(l.member).incarnation == l.incarnation {
+				st.advance(l.member, l.position)
 			}
 		}
 		return nil
 	})
+	return some[len(some)-1].member, len(some) == learnAtOnce, err
 }
