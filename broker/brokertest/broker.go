@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -128,8 +129,32 @@ func (b *Broker) waitReady() {
 // between two calls of Restart.
 func (b *Broker) Crash() { _ = b.process.Process.Kill() }
 
-// Pause stops the process as it stands; what is sent to it waits in the system.
-func (b *Broker) Pause() { b.signal(syscall.SIGSTOP) }
+// Pause stops the process as it stands; what is sent to it waits in the system. It
+// returns when all threads have stopped, which it asks Linux.
+func (b *Broker) Pause() {
+	b.t.Helper()
+	if runtime.GOOS != "linux" {
+		b.t.Skip("asks Linux whether a process is stopped")
+	}
+	b.signal(syscall.SIGSTOP)
+	mqtttest.EventuallyWithin(b.t, stopDeadline, b.isStopped, "the broker stops as it stands")
+}
+
+// isStopped reports whether every thread of the process is stopped.
+func (b *Broker) isStopped() bool {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", b.process.Process.Pid))
+	if err != nil || len(stats) == 0 {
+		return false
+	}
+	for _, stat := range stats {
+		line, err := os.ReadFile(stat)
+		_, rest, _ := strings.Cut(string(line), ") ") // behind the name comes the state
+		if err != nil || !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return true
+}
 
 // Continue lets a paused process go on.
 func (b *Broker) Continue() { b.signal(syscall.SIGCONT) }

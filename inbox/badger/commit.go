@@ -228,7 +228,7 @@ func (g *commitGroup) finish(err error) {
 	}
 	if err == nil {
 		for i := range g.handover {
-			g.handover[i].to.take(&g.handover[i])
+			g.handover[i].to.take(g.handover[i].entry, g.handover[i].inMemory)
 		}
 		g.s.fanout.put(g.fan)
 	}

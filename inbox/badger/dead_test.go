@@ -78,6 +78,6 @@ func TestManyDeadSessions(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v are left", keys)
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 }

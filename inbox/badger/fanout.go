@@ -216,11 +216,11 @@ func (f *fanout) run(items []fanItem) {
 			l.to.fallBehind(it.entry.Position)
 		}
 	case len(items) == 1 && it.to != nil:
-		it.to.hand(it.entry)
+		it.to.take(it.entry, false)
 	case len(items) == 1:
 		for _, l := range it.stream.audience.all {
 			if grant := (inbox.Grant{}); l.source.grant(&grant, it.entry.Envelope, l.to.receiver) {
-				l.to.hand(inbox.Entry{Position: it.entry.Position, Envelope: it.entry.Envelope, Grant: grant})
+				l.to.take(inbox.Entry{Position: it.entry.Position, Envelope: it.entry.Envelope, Grant: grant}, false)
 			} else {
 				l.to.pass(it.entry.Position)
 			}
@@ -262,7 +262,7 @@ func (f *fanout) runMerged(items []fanItem) {
 	for i := range f.pending {
 		d := &f.pending[i]
 		if d.granted {
-			d.to.hand(d.entry)
+			d.to.take(d.entry, false)
 		}
 		if d.passed > d.entry.Position {
 			d.to.pass(d.passed)
@@ -275,7 +275,7 @@ func (f *fanout) runMerged(items []fanItem) {
 func (f *fanout) gather(to *handle, e inbox.Entry) {
 	d := f.deliveryTo(to)
 	if d.granted {
-		e.Grant = merge(d.entry.Grant, e.Grant)
+		e.Grant = together(d.entry.Grant, e.Grant)
 		e.Position = max(d.entry.Position, e.Position) // kept, if one of the sources keeps it
 	}
 	d.entry, d.granted = e, true

@@ -66,27 +66,10 @@ type handle struct {
 	reserved   int                  // their size
 }
 
-// take takes an entry after its commit. Runs on the committer; never blocks.
-func (h *handle) take(d *handover) {
-	if d.inMemory {
-		h.mu.Lock()
-		h.promised--
-		h.reserved -= d.entry.Envelope.Size()
-		if drops(h.leavings, d.entry.Position, d.entry.Envelope.Topic) {
-			h.passLocked(d.entry.Position)
-		} else {
-			h.readyLocked(d.entry)
-		}
-		h.mu.Unlock()
-		h.hint()
-		return
-	}
-	h.hand(d.entry)
-}
-
-// hand takes an entry that is live or on disk. Runs on the committer, or on the
-// fan-out for those that have had a stream; never blocks.
-func (h *handle) hand(e inbox.Entry) {
+// take takes an entry after its commit: one that is live, that is on disk, or that
+// was promised to be in memory. Runs on the committer, or on the fan-out for those
+// that have had a stream, in ascending order; never blocks.
+func (h *handle) take(e inbox.Entry, promised bool) {
 	if e.Position == 0 {
 		if h.live != nil {
 			h.live(e)
@@ -94,24 +77,23 @@ func (h *handle) hand(e inbox.Entry) {
 		return
 	}
 	h.mu.Lock()
-	// What was promised to be in memory must be, and what comes before it too.
+	size := e.Envelope.Size()
+	if promised {
+		h.promised--
+		h.reserved -= size
+	}
 	switch {
 	case drops(h.leavings, e.Position, e.Envelope.Topic):
 		h.passLocked(e.Position)
-	case h.promised > 0 || h.caughtUp && h.hasRoomLocked(e.Envelope.Size()):
-		h.readyLocked(e)
+	case promised || h.promised > 0 || h.caughtUp && h.hasRoomLocked(size): // before one that was promised everything is in memory
+		h.last, h.position = e.Position, e.Position
+		h.ready = append(h.ready, e)
+		h.bytes += size
 	default:
 		h.last, h.caughtUp = e.Position, false
 	}
 	h.mu.Unlock()
 	h.hint()
-}
-
-// readyLocked puts an entry into memory.
-func (h *handle) readyLocked(e inbox.Entry) {
-	h.last, h.position = e.Position, e.Position
-	h.ready = append(h.ready, e)
-	h.bytes += e.Envelope.Size()
 }
 
 // pass notes that the entry at p of a stream is not for this receiver. Runs on

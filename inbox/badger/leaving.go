@@ -25,11 +25,11 @@ func drops(all []leaving, p inbox.Position, topic string) bool {
 	return slices.ContainsFunc(all, func(l leaving) bool { return l.drops(p, topic) })
 }
 
-// giveUp has h's session not be sent any more what it has had by a filter. The
+// giveUpUnread has h's session not be sent any more what it has had by a filter. The
 // subscription is gone from the index, and its record is written by the caller.
 // What it was sent is stored with it, so that a crash does not make that
 // look unsent.
-func (g *commitGroup) giveUp(h *handle, filter string) {
+func (g *commitGroup) giveUpUnread(h *handle, filter string) {
 	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() {
 		return
 	}

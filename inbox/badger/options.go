@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -53,6 +54,17 @@ const (
 	defaultWait      = 3 * time.Second
 	defaultStream    = 32
 )
+
+// withDefaults returns o with every zero field that has a default set to it.
+func (o Options) withDefaults() Options {
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.Reserve = cmp.Or(o.Reserve, defaultReserve)
+	o.Retention = cmp.Or(o.Retention, defaultRetention)
+	o.StreamFrom = cmp.Or(o.StreamFrom, defaultStream)
+	o.LockWait = cmp.Or(o.LockWait, defaultWait)
+	o.sweepEvery = cmp.Or(o.sweepEvery, sweepInterval)
+	return o
+}
 
 // settings are what was measured to suit queues: one sync per transaction,
 // values inline (a value log gives no space back), small memtables (they are

@@ -50,10 +50,10 @@ func (s *Store) readAt(from reading, at []inbox.Position) (found []inbox.Entry, 
 	if len(at) == 0 {
 		return nil, nil
 	}
-	all := make([]inbox.Entry, len(at))
+	all, now := make([]inbox.Entry, len(at)), time.Now()
 	err = s.view(func(txn *badger.Txn) error {
 		s.eachAt(txn, from.incarnation, at, func(i int, e stored) {
-			if entry, ok := s.entry(txn, e, time.Now()); ok {
+			if entry, ok := s.entry(txn, e, now); ok {
 				all[i] = entry
 			}
 		})
@@ -67,7 +67,7 @@ func (s *Store) readAt(from reading, at []inbox.Position) (found []inbox.Entry, 
 				}
 				entry := all[i]
 				if entry.Envelope == nil {
-					entry, _ = s.entry(txn, e, time.Now())
+					entry, _ = s.entry(txn, e, now)
 					entry.Grant = inbox.Grant{}
 				}
 				if entry.Envelope != nil && src.grant(&entry.Grant, entry.Envelope, from.receiver) {

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -25,11 +24,7 @@ import (
 const nameFor = defaultRetention
 
 func nameKey(client, name string) []byte {
-	var b bytes.Buffer
-	b.WriteString(client)
-	b.WriteByte(0)
-	b.WriteString(name)
-	sum := sha256.Sum256(b.Bytes())
+	sum := sha256.Sum256([]byte(client + "\x00" + name))
 	return append([]byte{prefixName}, sum[:16]...)
 }
 

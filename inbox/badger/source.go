@@ -37,8 +37,8 @@ func withIdentifier(ids []uint32, id uint32) []uint32 {
 	return slices.Insert(slices.Clip(ids), i, id)
 }
 
-// merge takes two grants of one message together.
-func merge(a, b inbox.Grant) inbox.Grant {
+// together is what two grants of one message come to.
+func together(a, b inbox.Grant) inbox.Grant {
 	a.QoS = max(a.QoS, b.QoS)
 	a.Retain = a.Retain || b.Retain
 	for _, id := range b.Identifiers {

@@ -66,24 +66,7 @@ var _ inbox.Store = (*Store)(nil)
 // [inbox.ErrDamaged], or what the file system says. It reads every session and
 // subscription, about 1 µs each, and no message.
 func Open(o Options) (*Store, error) {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Reserve == 0 {
-		o.Reserve = defaultReserve
-	}
-	if o.Retention == 0 {
-		o.Retention = defaultRetention
-	}
-	if o.StreamFrom == 0 {
-		o.StreamFrom = defaultStream
-	}
-	if o.LockWait == 0 {
-		o.LockWait = defaultWait
-	}
-	if o.sweepEvery == 0 {
-		o.sweepEvery = sweepInterval
-	}
+	o = o.withDefaults()
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("find data directory: %w", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,15 +68,7 @@ type Summary struct {
 // 100 bytes of memory for a session, 250 for a reader of a stream, 32 for a body,
 // and 16 for a block.
 func Verify(ctx context.Context, o Options, report func(Fault)) (Summary, error) {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Retention == 0 {
-		o.Retention = defaultRetention
-	}
-	if o.LockWait == 0 {
-		o.LockWait = defaultWait
-	}
+	o = o.withDefaults()
 	v := &verifier{ctx: ctx, report: report, retention: o.Retention, now: time.Now()}
 	if err := v.run(o); err != nil {
 		return v.sum, fmt.Errorf("verify store in %s: %w", o.Dir, err)

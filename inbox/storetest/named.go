@@ -75,9 +75,7 @@ func appendNamedExpired(tr *trial) {
 	short := named("p", "x", "short", 1)
 	short.Expiry = time.Now().Add(time.Millisecond).UnixMilli()
 	tr.append(short)
-	for !short.Expired(time.Now()) {
-		time.Sleep(time.Millisecond)
-	}
+	<-time.After(time.Until(time.UnixMilli(short.Expiry)))
 	if r := tr.append(named("p", "x", "later", 1))[0]; r.Duplicate {
 		tr.Fatalf("it repeats an expired one: %+v", r)
 	}
