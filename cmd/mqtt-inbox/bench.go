@@ -78,6 +78,9 @@ func (c *benchAckCommand) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
+	if slices.Min(append(c.Receivers, c.Runs)) < 1 || c.Count <= 0 && c.Duration <= 0 {
+		return usageError{errors.New("nothing to measure: choose at least one receiver and one run, and a duration above 0s")}
+	}
 	dir, log := c.prepare(env)
 	acks, err := bench.Ack(env.ctx, bench.AckOptions{
 		Targets:   targets,
@@ -87,7 +90,7 @@ func (c *benchAckCommand) Run(env *environment) error {
 		Size:      c.Size,
 		Duration:  c.Duration,
 		Count:     c.Count,
-		Runs:      max(c.Runs, 1),
+		Runs:      c.Runs,
 		Verify:    c.Verify,
 		Patience:  c.Patience,
 		Dir:       dir,
@@ -111,6 +114,9 @@ func (c *benchReplayCommand) Run(env *environment) error {
 	targets, err := c.targets()
 	if err != nil {
 		return err
+	}
+	if slices.Min(append(c.Receivers, c.Messages)) < 1 || c.Messages < slices.Max(append(c.Receivers, 1)) {
+		return usageError{errors.New("nothing to measure: choose at least one receiver, and a message for each")}
 	}
 	dir, log := c.prepare(env)
 	replays, starts, err := bench.Replay(env.ctx, bench.ReplayOptions{
@@ -162,14 +168,14 @@ func (c *benchGroupCommand) Run(env *environment) error {
 	if c.News < 1 || c.News > c.Groups || c.Few < 1 || c.Returns < 1 {
 		return usageError{fmt.Errorf("%d of %d groups with %d messages, %d times: choose at least one of each, and no more than there are", c.News, c.Groups, c.Few, c.Returns)}
 	}
-	if slices.Min(append(c.Members, c.Live, c.LiveMessages, c.Returning, c.Messages)) < 1 {
-		return usageError{errors.New("a group without members or messages: choose at least one of each")}
+	if slices.Min(append(c.Members, c.Runs, c.Live, c.LiveMessages, c.Returning, c.Messages)) < 1 {
+		return usageError{errors.New("a group without members or messages, or no run: choose at least one of each")}
 	}
 	dir, log := c.prepare(env)
 	o := bench.GroupOptions{
 		Targets:  targets,
 		Sizes:    c.Size,
-		Runs:     max(c.Runs, 1),
+		Runs:     c.Runs,
 		Patience: c.Patience,
 		Dir:      dir,
 		Log:      log,

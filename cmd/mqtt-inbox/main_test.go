@@ -85,6 +85,10 @@ func TestCommandsThatFail(t *testing.T) {
 		{"health of something else", []string{"health", "--timeout", "100ms", "--address", taken.Addr().String()}, exitFailed, []string{"no CONNACK came"}},
 		{"more news than groups", []string{"bench", "group", "--groups", "2", "--news", "3"}, exitUsage, []string{"3 of 2 groups"}},
 		{"nobody in a group", []string{"bench", "group", "--members", "10,0"}, exitUsage, []string{"without members"}},
+		{"nobody to publish to", []string{"bench", "ack", "--receivers", "0"}, exitUsage, []string{"at least one receiver"}},
+		{"no time to measure", []string{"bench", "ack", "--duration", "0s"}, exitUsage, []string{"a duration above 0s"}},
+		{"nobody comes back", []string{"bench", "replay", "--receivers", "10,0"}, exitUsage, []string{"at least one receiver"}},
+		{"nothing for some", []string{"bench", "replay", "--receivers", "10", "--messages", "5"}, exitUsage, []string{"a message for each"}},
 		{"unknown baseline", []string{"bench", "ack", "--with", "teapot"}, exitUsage, []string{"teapot", "mosquitto"}},
 	}
 	for _, test := range tests {
