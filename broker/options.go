@@ -210,23 +210,10 @@ func validatePattern(name, pattern string) error {
 	if strings.HasPrefix(pattern, inbox.SharePrefix) {
 		return fmt.Errorf("%s %q: messages of a shared subscription are stored once in any case; name other filters", name, pattern)
 	}
-	if !isFilter(pattern) {
+	if !inbox.ValidFilter(pattern) {
 		return fmt.Errorf("%s %q: this is no topic filter; choose one in which + and # are whole levels, and # is the last, as in a/+/b or a/#", name, pattern)
 	}
 	return nil
-}
-
-// isFilter reports whether s has the form of a topic filter: it is not empty
-// [MQTT-4.7.3-1], # is the whole last level [MQTT-4.7.1-1], and + a whole level
-// [MQTT-4.7.1-2].
-func isFilter(s string) bool {
-	levels := strings.Split(s, "/")
-	for i, level := range levels {
-		if level == "#" && i < len(levels)-1 || len(level) > 1 && strings.ContainsAny(level, "+#") {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // validateLimits checks the bounds of what one client may do, and of stopping.

@@ -253,18 +253,8 @@ func checkFilter(filter string) packets.Code {
 		}
 		filter = inner
 	}
-	if filter == "" || strings.Count(filter, "/") >= maxLevels {
+	if strings.Count(filter, "/") >= maxLevels || !inbox.ValidFilter(filter) {
 		return packets.ErrTopicFilterInvalid
-	}
-	for rest, more := filter, true; more; {
-		var level string
-		level, rest, more = strings.Cut(rest, "/")
-		switch {
-		case level == "#" && more:
-			return packets.ErrTopicFilterInvalid // only at the end [MQTT-4.7.1-1]
-		case len(level) > 1 && strings.ContainsAny(level, "+#"):
-			return packets.ErrTopicFilterInvalid // only as a whole level [MQTT-4.7.1-2]
-		}
 	}
 	return packets.CodeSuccess
 }

@@ -2,6 +2,20 @@ package inbox
 
 import "strings"
 
+// ValidFilter reports whether s has the form of a topic filter: it is not empty
+// [MQTT-4.7.3-1], # is the whole last level [MQTT-4.7.1-1], and + a whole level
+// [MQTT-4.7.1-2].
+func ValidFilter(s string) bool {
+	for rest, more := s, true; more; {
+		var level string
+		level, rest, more = strings.Cut(rest, "/")
+		if level == "#" && more || len(level) > 1 && strings.ContainsAny(level, "+#") {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // MatchTopic reports whether a filter matches a topic, as [Index] does for many
 // filters at once. Both must be valid.
 func MatchTopic(filter, topic string) bool {

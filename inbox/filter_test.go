@@ -72,6 +72,17 @@ func TestMatchTopic(t *testing.T) {
 	}
 }
 
+func TestValidFilter(t *testing.T) {
+	for filter, want := range map[string]bool{
+		"a": true, "/": true, "a//b": true, "#": true, "+": true, "a/#": true, "+/+/#": true, "/#": true, "a/+/b": true, "$SYS/#": true,
+		"": false, "#/": false, "#/a": false, "a#": false, "a/b#": false, "+a": false, "a/+b/c": false, "a/++": false, "##": false,
+	} {
+		if got := ValidFilter(filter); got != want {
+			t.Errorf("ValidFilter(%q) = %v", filter, got)
+		}
+	}
+}
+
 func TestShared(t *testing.T) {
 	for _, c := range []struct {
 		filter, name, inner string
