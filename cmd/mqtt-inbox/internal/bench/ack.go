@@ -246,11 +246,7 @@ func (o AckOptions) sumUp(t Target, s Shape, receivers int, runs []ackRun) AckRe
 		Runs: len(runs), Verified: o.Verify && !t.isDisk,
 		Rate:  medianOf(runs, func(r ackRun) float64 { return r.rate }),
 		Syncs: medianOf(runs, func(r ackRun) float64 { return r.syncs }),
-		Ack: Quantiles{
-			P50: medianOf(runs, func(r ackRun) time.Duration { return r.ack.P50 }),
-			P99: medianOf(runs, func(r ackRun) time.Duration { return r.ack.P99 }),
-			Max: medianOf(runs, func(r ackRun) time.Duration { return r.ack.Max }),
-		},
+		Ack: medianQuantiles(runs, func(r ackRun) Quantiles { return r.ack }),
 	}
 	for _, run := range runs {
 		r.Messages += run.messages

@@ -93,11 +93,7 @@ func (o GroupOptions) sumUpDrain(v variant, size int, runs []drainRun) GroupDrai
 		Target: v.Name, Way: v.way, Members: o.Returning, Size: size, Runs: len(runs),
 		Waiting: medianOf(runs, func(r drainRun) int { return r.waiting }),
 		Rate:    medianOf(runs, func(r drainRun) float64 { return r.rate }),
-		First: Quantiles{
-			P50: medianOf(runs, func(r drainRun) time.Duration { return r.first.P50 }),
-			P99: medianOf(runs, func(r drainRun) time.Duration { return r.first.P99 }),
-			Max: medianOf(runs, func(r drainRun) time.Duration { return r.first.Max }),
-		},
+		First: medianQuantiles(runs, func(r drainRun) Quantiles { return r.first }),
 	}
 	for _, run := range runs {
 		r.Faults.add(run.faults)

@@ -51,3 +51,12 @@ func medianOf[R any, T ~int | ~int64 | ~uint64 | ~float64](runs []R, f func(R) T
 	}
 	return median(values)
 }
+
+// medianQuantiles returns the median of each quantile of the runs.
+func medianQuantiles[R any](runs []R, f func(R) Quantiles) Quantiles {
+	return Quantiles{
+		P50: medianOf(runs, func(r R) time.Duration { return f(r).P50 }),
+		P99: medianOf(runs, func(r R) time.Duration { return f(r).P99 }),
+		Max: medianOf(runs, func(r R) time.Duration { return f(r).Max }),
+	}
+}
