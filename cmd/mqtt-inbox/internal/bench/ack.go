@@ -246,7 +246,7 @@ func (o AckOptions) sumUp(t Target, s Shape, receivers int, runs []ackRun) AckRe
 		Runs: len(runs), Verified: o.Verify && !t.isDisk,
 		Rate:  medianOf(runs, func(r ackRun) float64 { return r.rate }),
 		Syncs: medianOf(runs, func(r ackRun) float64 { return r.syncs }),
-		Ack: medianQuantiles(runs, func(r ackRun) Quantiles { return r.ack }),
+		Ack:   medianQuantiles(runs, func(r ackRun) Quantiles { return r.ack }),
 	}
 	for _, run := range runs {
 		r.Messages += run.messages

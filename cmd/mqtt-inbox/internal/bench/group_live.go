@@ -184,7 +184,7 @@ func (o GroupOptions) sumUpLive(v variant, size int, shape Shape, runs []liveRun
 		Deliveries: medianOf(runs, func(r liveRun) int { return r.deliveries }),
 		Rate:       medianOf(runs, func(r liveRun) float64 { return r.rate }),
 		CPU:        medianOf(runs, func(r liveRun) time.Duration { return r.cpu }),
-		Ack: medianQuantiles(runs, func(r liveRun) Quantiles { return r.ack }),
+		Ack:        medianQuantiles(runs, func(r liveRun) Quantiles { return r.ack }),
 	}
 	for _, run := range runs {
 		r.Faults.add(run.faults)

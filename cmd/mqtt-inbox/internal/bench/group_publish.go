@@ -198,7 +198,7 @@ func (o GroupOptions) sumUpPublish(v variant, members int, l groupLoad, runs []g
 		Messages: medianOf(runs, func(r groupRun) float64 { return r.messages }),
 		Rate:     medianOf(runs, func(r groupRun) float64 { return r.rate }),
 		Disk:     medianOf(runs, func(r groupRun) float64 { return r.disk }),
-		Ack: medianQuantiles(runs, func(r groupRun) Quantiles { return r.ack }),
+		Ack:      medianQuantiles(runs, func(r groupRun) Quantiles { return r.ack }),
 	}
 	if r.Rate > 0 {
 		r.PerMessage = time.Duration(float64(time.Second) / r.Rate)

@@ -93,7 +93,7 @@ func (o GroupOptions) sumUpDrain(v variant, size int, runs []drainRun) GroupDrai
 		Target: v.Name, Way: v.way, Members: o.Returning, Size: size, Runs: len(runs),
 		Waiting: medianOf(runs, func(r drainRun) int { return r.waiting }),
 		Rate:    medianOf(runs, func(r drainRun) float64 { return r.rate }),
-		First: medianQuantiles(runs, func(r drainRun) Quantiles { return r.first }),
+		First:   medianQuantiles(runs, func(r drainRun) Quantiles { return r.first }),
 	}
 	for _, run := range runs {
 		r.Faults.add(run.faults)
