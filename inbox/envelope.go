@@ -58,6 +58,19 @@ type Envelope struct {
 	CorrelationData []byte
 	PayloadFormat   PayloadFormat
 	UserProperties  []UserProperty // in the publisher's order
+
+	// Deleted marks the place of a message in history whose content was taken
+	// away. It has an id, a time, a topic, and, unless that was erased, a publisher.
+	Deleted bool
+}
+
+// Sender is who published the message: the user name, or the client id of one
+// who has none.
+func (e *Envelope) Sender() string {
+	if e.User != "" {
+		return e.User
+	}
+	return e.Client
 }
 
 // Size is what the message takes in memory, in bytes: payload, texts and user

@@ -22,6 +22,10 @@ var (
 	// At opening an inbox.
 	ErrNoSession = errors.New("there is no session to resume")
 
+	// At asking.
+	ErrUnknownID = errors.New("no such message")
+	ErrNotSender = errors.New("message was sent by somebody else")
+
 	// At using an inbox.
 	ErrFenced = errors.New("inbox was opened by a newer connection")
 
@@ -44,7 +48,12 @@ type Receipt struct {
 //
 // All methods may be called concurrently. A cancelled context ends the wait,
 // not the operation: what was handed over may still happen.
+//
+// What it keeps can also be asked for, see [Puller] and [Archive].
 type Store interface {
+	Puller
+	Archive
+
 	// Append stores one message for every receiver whose subscriptions match
 	// its topic, and then calls done exactly once.
 	//
@@ -106,6 +115,7 @@ type Session struct {
 	Receiver  Receiver
 	Expiry    Expiry
 	Connected bool  // an owner has its inbox open
+	Mode      Mode  // how its receiver is served from its next connection on
 	Ended     int64 // when the last link ended, Unix milliseconds; 0 while connected
 }
 
@@ -120,6 +130,18 @@ type OpenOptions struct {
 	// the will there was. Nil for none. A will is on stable storage before Open returns,
 	// for sessions that end with their link too.
 	Will *Will
+
+	// Mode is how the receiver is served, from now on. In pull mode Next begins
+	// behind what is stored when the inbox is opened, and that waits for
+	// [Puller.Pull]; in push mode Next has that too, but for what was acknowledged
+	// meanwhile.
+	Mode Mode
+
+	// From has everything behind it that is still kept be unread again, and
+	// delivered again: for a receiver that has lost its memory. What was on
+	// its way to it is forgotten. Position 0 without anything else, in a
+	// Bound that is not nil, is for everything.
+	From *Bound
 
 	// State returns what [Inbox.Save] stores. The engine calls it on its own
 	// goroutine when it writes; it must be quick and must not call the store.
@@ -152,6 +174,9 @@ type Inbox interface {
 	// State returns the delivery state as it was when the inbox was opened.
 	State() State
 
+	// Mode returns how the receiver is served: never ModeKept.
+	Mode() Mode
+
 	// Subscriptions returns the session's subscriptions, in no particular order.
 	// Retain handling, which counts only in Subscribe, may be missing.
 	Subscriptions(ctx context.Context) ([]Subscription, error)
@@ -165,6 +190,11 @@ type Inbox interface {
 	// own, with Grant.Retain, as RetainHandling says; those of QoS 0 go to
 	// OpenOptions.Live. They are put in before Subscribe returns, and none is
 	// older than what the subscription brought before it.
+	//
+	// With Last, the last messages in history that match come next, oldest first, as entries of
+	// their own; the messages that come by the subscription follow them without
+	// one missing or coming twice. One that is unread in the inbox already is not
+	// put in again.
 	//
 	// Errors: ErrFull without a report if there is no room; then nothing is
 	// stored. After any other error, and ErrFull with a report, some may be.
@@ -241,6 +271,7 @@ type Entry struct {
 	Position Position // 0 for a live message that is not kept
 	Envelope *Envelope
 	Grant
+	Lost *Gap // what the receiver has lost before this message since it got the one before; nil for nothing
 }
 
 // State is how far the delivery of one inbox has come. It is all that a

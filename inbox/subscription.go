@@ -11,6 +11,10 @@ type Subscription struct {
 	RetainAsPublished bool   // deliver with the publisher's retain flag
 	RetainHandling    byte   // 0 send retained, 1 only if new, 2 never
 	Identifier        uint32 // MQTT 5 Subscription Identifier, 1 to 268,435,455; 0 for none
+
+	// Last asks for so many of the last messages in history that match, when the
+	// subscription is made; it is not kept. See [Inbox.Subscribe].
+	Last int
 }
 
 // Grant is how a message goes to one receiver: all its matching subscriptions
