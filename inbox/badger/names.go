@@ -67,7 +67,7 @@ func (n *names) wasteful() bool {
 	return n.dead > namesChunk && n.dead > n.size/2
 }
 
-// nameTable finds members by name, by open addressing, at most three quarters full.
+// nameTable finds members by name, by open addressing, at most seven eighths full.
 // A slot is a member, 0 if it is empty, and 8 bits of the hash of its name that
 // decide nearly every comparison without a look at the name.
 type nameTable struct {
@@ -110,7 +110,7 @@ func (t *nameTable) find(name string, nameOf func(inbox.Member) []byte) inbox.Me
 // insert adds a member that is not there. Growing looks at all names: about
 // 0.1 s for a million.
 func (t *nameTable) insert(m inbox.Member, nameOf func(inbox.Member) []byte) {
-	if t.used >= len(t.members)/4*3 {
+	if t.used >= len(t.members)/8*7 {
 		t.resize(len(t.members)+len(t.members)/4, nameOf)
 	}
 	t.place(m, nameOf(m))
@@ -127,7 +127,7 @@ func (t *nameTable) place(m inbox.Member, name []byte) {
 
 // reserve makes room for so many members.
 func (t *nameTable) reserve(members int, nameOf func(inbox.Member) []byte) {
-	if slots := members + members/2; slots > len(t.members) {
+	if slots := members + members/4; slots > len(t.members) {
 		t.resize(slots, nameOf)
 	}
 }

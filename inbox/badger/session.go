@@ -87,7 +87,7 @@ const sessionChunk = 1024
 // sessions finds sessions by receiver and by member number. Numbers of ended
 // sessions are used again. Owned by the committer.
 //
-// A session costs 40 bytes, its name, and 7 bytes in the table of names.
+// A session costs 40 bytes, its name, and 6 bytes in the table of names.
 type sessions struct {
 	chunks     []*[sessionChunk]resting // by member; member 0 is nobody
 	used       inbox.Member             // numbers given so far, and that of nobody
