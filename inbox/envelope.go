@@ -1,7 +1,10 @@
 package inbox
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 	"unsafe"
 )
@@ -22,6 +25,17 @@ type MessageID struct {
 // String returns the 25 characters that users see: 16 hexadecimal digits of the
 // sequence, a hyphen, 8 of the store.
 func (id MessageID) String() string { return fmt.Sprintf("%016x-%08x", uint64(id.Sequence), id.Store) }
+
+// ParseMessageID is the reverse of [MessageID.String]. Its error wraps [ErrUnknownID].
+func ParseMessageID(s string) (MessageID, error) {
+	sequence, store, _ := strings.Cut(s, "-")
+	high, err1 := hex.DecodeString(sequence)
+	low, err2 := hex.DecodeString(store)
+	if err1 != nil || err2 != nil || len(high) != 8 || len(low) != 4 || strings.ToLower(s) != s {
+		return MessageID{}, fmt.Errorf("%w: %.40q has not the form of an id", ErrUnknownID, s)
+	}
+	return MessageID{Position(binary.BigEndian.Uint64(high)), binary.BigEndian.Uint32(low)}, nil
+}
 
 // PayloadFormat is the MQTT 5 Payload Format Indicator, including its absence.
 type PayloadFormat byte

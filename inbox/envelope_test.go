@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -16,6 +17,23 @@ func TestMessageIDString(t *testing.T) {
 	} {
 		if got := id.String(); got != want {
 			t.Errorf("%d of store %d is %q, want %q", id.Sequence, id.Store, got, want)
+		}
+		if got, err := ParseMessageID(want); got != id || err != nil {
+			t.Errorf("%q is parsed as %v, %v", want, got, err)
+		}
+	}
+}
+
+// Only what String writes is an id, so that two of them are equal as texts if
+// they are as values.
+func TestParseMessageIDRefusesOtherForms(t *testing.T) {
+	for _, s := range []string{
+		"", "0", "-", "0000000000000001", "0000000000000001-", "-00000abc", "0000000000000001-00000ABC",
+		"000000000000001-00000abc", "00000000000000001-00000abc", "0000000000000001-00000abc ", "0000000000000001_00000abc",
+		"000000000000000g-00000abc", "0000000000000001-0000-abc", "0000000000000001-00000abc00",
+	} {
+		if id, err := ParseMessageID(s); !errors.Is(err, ErrUnknownID) {
+			t.Errorf("%q is parsed as %v, %v", s, id, err)
 		}
 	}
 }
