@@ -1,6 +1,7 @@
 // Package memory is the reference engine of [inbox.Store]: the plainest reading
 // of the contract, for tests and for trying things out. Nothing survives the
-// process; [Store.Reopen] plays a restart within it.
+// process; [Store.Reopen] plays a restart within it. Questions are answered by going
+// through everything.
 //
 // Start with [New]. One mutex guards everything, so that storing, becoming
 // visible and subscribing have one order. It finds receivers with a matcher of

@@ -17,11 +17,15 @@ type owner struct {
 	session  *session
 	options  inbox.OpenOptions
 	opened   inbox.State
+	mode     inbox.Mode
 	received []uint16      // as it was opened
 	wake     chan struct{} // a hint for Next; holds one
 
 	read   inbox.Position // the last that Next returned; guarded by store.mu
 	saving bool           // a lazy save is due; guarded by store.mu
+
+	returning bool         // what waits to be pulled is due, once nothing is open; guarded by store.mu
+	before    *inbox.State // the owner's when it was given what had waited, until it has another; guarded by store.mu
 
 	given map[inbox.Position]struct{} // moved to others, and open in the owner's last state all the same; guarded by store.mu
 }
@@ -41,11 +45,14 @@ func (o *owner) Subscriptions(ctx context.Context) (subs []inbox.Subscription, e
 func (o *owner) Subscribe(ctx context.Context, subs ...inbox.Subscription) (existed []bool, err error) {
 	err = o.do(ctx, func() {
 		for _, sub := range subs {
-			existed = append(existed, o.session.subscribeLocked(sub))
+			last := sub
+			last.Last = 0 // it is not kept
+			existed = append(existed, o.session.subscribeLocked(last))
 			o.store.joinLocked(sub.Filter)
 		}
 		for i, sub := range subs {
 			o.store.sendRetainedLocked(o.session, sub, existed[i])
+			o.store.sendLastLocked(o.session, sub)
 		}
 	})
 	return existed, err
@@ -78,6 +85,9 @@ func (o *owner) Next(ctx context.Context, max, maxBytes int) (page []inbox.Entry
 }
 
 func (o *owner) pageLocked(max, maxBytes int) (page []inbox.Entry) {
+	if !o.returnLocked() {
+		return nil
+	}
 	bytes := 0
 	for _, entry := range o.session.entries[o.session.afterLocked(o.read):] {
 		bytes += len(entry.Envelope.Payload)
@@ -191,7 +201,13 @@ func (o *owner) save(thenLocked func()) error {
 		return inbox.ErrFenced
 	}
 	if o.options.State != nil {
-		o.session.saveLocked(o.withoutGivenLocked(state))
+		if o.staleLocked(state) {
+			state.Sent = o.session.state.Sent
+		}
+		o.session.saveLocked(o.withoutGivenLocked(state), o.store.rewind)
+		if o.returning {
+			o.session.wakeLocked()
+		}
 		maps.DeleteFunc(o.given, func(p inbox.Position, _ struct{}) bool { return !isOpen(state, p) })
 	}
 	thenLocked()

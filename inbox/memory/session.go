@@ -3,6 +3,7 @@ package memory
 import (
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -14,14 +15,17 @@ type session struct {
 	ended    int64 // Unix milliseconds, 0 while there is an owner
 	owner    *owner
 	will     *inbox.Will // nil for none
+	mode     inbox.Mode  // from the next connection on
 	state    inbox.State
-	entries  []inbox.Entry // ascending by position
+	entries  []inbox.Entry               // unread, ascending by position
+	waits    map[inbox.Position]struct{} // of entries up to state.Sent that Next has not returned, in pull mode
+	read     []inbox.Entry               // kept for a receiver that starts again
 	filters  []inbox.Subscription
 	received map[uint16]bool // packet ids of messages that the receiver published
 }
 
 func newSession(r inbox.Receiver) *session {
-	return &session{receiver: r, received: map[uint16]bool{}}
+	return &session{receiver: r, mode: inbox.ModePush, waits: map[inbox.Position]struct{}{}, received: map[uint16]bool{}}
 }
 
 // takeLocked gives an entry to the session, to keep or live, and reports
@@ -61,8 +65,9 @@ func (s *session) unsubscribeLocked(filter string, read inbox.Position) bool {
 		return false
 	}
 	s.filters = slices.Delete(s.filters, i, i+1)
-	s.entries = slices.DeleteFunc(s.entries, func(e inbox.Entry) bool {
-		return e.Position > read && matches(filter, e.Envelope.Topic) &&
+	s.removeLocked(func(e inbox.Entry) bool {
+		_, waits := s.waits[e.Position]
+		return (e.Position > read || waits) && matches(filter, e.Envelope.Topic) &&
 			!slices.ContainsFunc(s.filters, func(other inbox.Subscription) bool { return matches(other.Filter, e.Envelope.Topic) })
 	})
 	return true
@@ -77,19 +82,24 @@ func (s *session) afterLocked(p inbox.Position) int {
 	return sort.Search(len(s.entries), func(i int) bool { return s.entries[i].Position > p })
 }
 
-// saveLocked stores a state and forgets what it has finished. The open entries
-// move up to the first one that was not sent, so that the cost is what was
-// sent since the last time, not what waits.
-func (s *session) saveLocked(state inbox.State) {
+// saveLocked stores a state and forgets what it has finished. The open entries, and those
+// that wait to be pulled, move up to the first one that was not sent, so that in push
+// mode the cost is what was sent since the last time, not what is behind.
+func (s *session) saveLocked(state inbox.State, rewind time.Duration) {
 	s.state = clone(state)
 	sent := s.afterLocked(state.Sent)
 	kept := sent
+	var finished []inbox.Entry
 	for i := sent - 1; i >= 0; i-- {
-		if isOpen(state, s.entries[i].Position) {
+		e := s.entries[i]
+		if _, waits := s.waits[e.Position]; waits || isOpen(state, e.Position) {
 			kept--
-			s.entries[kept] = s.entries[i]
+			s.entries[kept] = e
+			continue
 		}
+		finished = append(finished, e)
 	}
+	s.keepReadLocked(rewind, finished...)
 	clear(s.entries[:kept])
 	s.entries = s.entries[kept:]
 }

@@ -26,6 +26,8 @@ type Store struct {
 	sessions map[inbox.Receiver]*session
 	retained map[string]*inbox.Envelope // by topic
 	names    map[name]named             // of messages that have one
+	rewind   time.Duration              // see Options
+	archives []*archive                 // one for each filter whose messages are kept
 	timer    *time.Timer                // for the next will or session; nil before the first
 	closed   bool
 	calls    []func() // callbacks that are due, in order
@@ -35,9 +37,28 @@ type Store struct {
 
 var _ inbox.Store = (*Store)(nil)
 
-// New returns an empty store.
-func New() *Store {
-	return newStore(rand.Uint32())
+// Options say what a store keeps beside what is unread.
+type Options struct {
+	History []inbox.Kept
+
+	// Rewind is how long after it was stored a message can be had again by a
+	// receiver that starts again, though it was acknowledged. 0 for not at all.
+	Rewind time.Duration
+}
+
+// New returns an empty store. Without options it keeps what is unread alone; of
+// several the last counts.
+func New(options ...Options) *Store {
+	var o Options
+	if n := len(options); n > 0 {
+		o = options[n-1]
+	}
+	s := newStore(rand.Uint32())
+	s.rewind = o.Rewind
+	for _, kept := range o.History {
+		s.archives = append(s.archives, &archive{Kept: kept})
+	}
+	return s
 }
 
 func newStore(id uint32) *Store {
@@ -119,6 +140,7 @@ func (s *Store) appendLocked(e *inbox.Envelope) inbox.Receipt {
 	if e.Retain {
 		s.retainLocked(e)
 	}
+	s.keepLocked(e)
 	return receipt
 }
 
@@ -154,6 +176,10 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 
 	if isGroup(r) { // it lives and ends with its members
 		o.Resume, o.Fresh, o.Expiry, o.Will = true, false, inbox.ExpiryNever, nil
+		o.Mode, o.From = inbox.ModeKept, nil
+	}
+	if o.From != nil && o.From.ID != (inbox.MessageID{}) && !s.knowsLocked(o.From.ID) {
+		return nil, false, inbox.ErrUnknownID
 	}
 	s.passLocked() // what is due comes before what the new link changes
 	held, resumed := s.sessions[r]
@@ -171,6 +197,21 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		held = newSession(r)
 		s.sessions[r] = held
 	}
+	held.setModeLocked(o.Mode)
+	if o.From != nil {
+		if err := s.rewindLocked(held, *o.From); err != nil {
+			return nil, false, err
+		}
+	}
+	returning := false
+	switch {
+	case held.mode == inbox.ModePull:
+		held.waitLocked(s.last)
+	case len(held.state.Open) == 0:
+		held.returnLocked()
+	default:
+		returning = len(held.waits) > 0
+	}
 	held.expiry = o.Expiry
 	held.ended = 0
 	held.will = o.Will // the one there was is not published any more [MQTT-3.1.3-9]
@@ -180,10 +221,13 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		session:  held,
 		options:  o,
 		opened:   clone(held.state),
+		mode:     held.mode,
 		received: slices.Collect(maps.Keys(held.received)),
 		read:     held.state.Sent,
 		wake:     make(chan struct{}, 1),
 		given:    map[inbox.Position]struct{}{},
+
+		returning: returning,
 	}
 	return held.owner, resumed, nil
 }
@@ -222,6 +266,7 @@ func (s *Store) snapshot(ctx context.Context) ([]inbox.Session, error) {
 			Receiver:  r,
 			Expiry:    held.expiry,
 			Connected: held.owner != nil,
+			Mode:      held.mode,
 			Ended:     held.ended,
 		})
 	}
@@ -246,7 +291,7 @@ func (s *Store) Close() error {
 }
 
 // Reopen closes the store and returns what a restart would find: what was
-// retained, and the sessions that outlive their link, without owners. Those that
+// retained, history, and the sessions that outlive their link, without owners. Those that
 // were connected have left without a goodbye. The closed store is not to be used
 // any more.
 func (s *Store) Reopen() *Store {
@@ -259,10 +304,16 @@ func (s *Store) Reopen() *Store {
 	again.last = s.last
 	again.retained = maps.Clone(s.retained)
 	again.names = maps.Clone(s.names)
+	again.rewind = s.rewind
+	for _, a := range s.archives {
+		again.archives = append(again.archives, &archive{a.Kept, slices.Clone(a.messages)})
+	}
 	for r, held := range s.sessions {
 		kept := *held
 		kept.state = clone(held.state)
 		kept.entries = slices.Clone(held.entries)
+		kept.waits = maps.Clone(held.waits)
+		kept.read = slices.Clone(held.read)
 		kept.filters = slices.Clone(held.filters)
 		kept.received = maps.Clone(held.received)
 		if kept.owner != nil {

@@ -20,7 +20,7 @@ func TestSaveForgetsFinished(t *testing.T) {
 		s.takeLocked(inbox.Entry{Position: p, Envelope: &inbox.Envelope{}, Grant: inbox.Grant{QoS: 1}}, nil)
 	}
 	whole := s.entries
-	s.saveLocked(inbox.State{Sent: 4, Open: []inbox.Delivery{{Position: 1}, {Position: 3}}})
+	s.saveLocked(inbox.State{Sent: 4, Open: []inbox.Delivery{{Position: 1}, {Position: 3}}}, 0)
 
 	var got []inbox.Position
 	for _, e := range s.entries {

@@ -47,7 +47,7 @@ func sessionsList(tr *trial) {
 			} else if s.Connected && ended != 0 {
 				tr.Errorf("%s: %q is connected and ended at %d", when, w.Receiver, ended)
 			}
-			s.Ended = 0
+			s.Ended, s.Mode = 0, 0 // a clause of its own has the mode
 			if s != w {
 				tr.Errorf("%s: session %+v, want %+v", when, s, w)
 			}
