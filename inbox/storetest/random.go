@@ -91,9 +91,9 @@ func (w *world) publish(receivers []inbox.Receiver) {
 		e := message(randomTopic(w.random), byte(w.random.IntN(3)), fmt.Sprint("m", w.count))
 		e.Client = string(receivers[w.random.IntN(len(receivers))])
 		if e.Retain = w.random.IntN(2) == 0; e.Retain && w.random.IntN(4) == 0 {
-			e.Payload = nil
+			e.Payload, e.ContentType = nil, string(e.Payload)
 		}
-		w.note("publish %q to %q by %s at QoS %d, retain %v", e.Payload, e.Topic, e.Client, e.QoS, e.Retain)
+		w.note("publish %q (%d bytes) to %q by %s at QoS %d, retain %v", label(e), len(e.Payload), e.Topic, e.Client, e.QoS, e.Retain)
 		least, most := w.deliver(e, 0)
 		matchedBetween(w.trial, w.append(e)[0], least, most)
 	}
@@ -112,7 +112,7 @@ func (w *world) deliver(e *inbox.Envelope, batch int) (least, most int) {
 		if !ok {
 			continue
 		}
-		if m.give(modelEntry{topic: e.Topic, payload: string(e.Payload), grant: g, batch: batch}) {
+		if m.give(modelEntry{topic: e.Topic, payload: label(e), grant: g, batch: batch}) {
 			least++
 		}
 	}
@@ -122,6 +122,15 @@ func (w *world) deliver(e *inbox.Envelope, batch int) (least, most int) {
 		}
 	}
 	return least, most
+}
+
+// label is by what the models know a message: its payload, or what it would
+// have had for one.
+func label(e *inbox.Envelope) string {
+	if len(e.Payload) == 0 {
+		return e.ContentType
+	}
+	return string(e.Payload)
 }
 
 func (w *world) nextBatch() int {
@@ -256,7 +265,7 @@ func (w *world) subscribe(m *model) {
 		if s.Identifier != 0 {
 			g.Identifiers = []uint32{s.Identifier}
 		}
-		m.give(modelEntry{topic: e.Topic, payload: string(e.Payload), grant: g, batch: batch})
+		m.give(modelEntry{topic: e.Topic, payload: label(e), grant: g, batch: batch})
 	}
 }
 
@@ -285,14 +294,14 @@ func (w *world) read(m *model) {
 func (w *world) take(m *model, got []inbox.Entry) {
 	w.note("%q reads %d", m.client.receiver, len(got))
 	for _, e := range got {
-		settleOrder(m.entries, m.read, string(e.Envelope.Payload))
-		m.passGivenUp(string(e.Envelope.Payload))
-		settleOrder(m.entries, m.read, string(e.Envelope.Payload))
+		settleOrder(m.entries, m.read, label(e.Envelope))
+		m.passGivenUp(label(e.Envelope))
+		settleOrder(m.entries, m.read, label(e.Envelope))
 		if m.read == len(m.entries) {
 			w.Fatalf("%q has %s, and should have nothing more", m.client.receiver, e.Envelope.Payload)
 		}
 		want := &m.entries[m.read]
-		if got := string(e.Envelope.Payload); got != want.payload {
+		if got := label(e.Envelope); got != want.payload {
 			w.Fatalf("entry %d of %q is %s, want %s", m.read, m.client.receiver, got, want.payload)
 		}
 		sameGrant(w.trial, e, want.grant)
@@ -333,14 +342,18 @@ func (w *world) compareOpen(m *model) {
 		at = append(at, d.Position)
 		want = append(want, m.entries[i].payload)
 	}
-	same(w.trial, "open entries", payloads(m.client.read(at...)), want)
+	var got []string
+	for _, e := range m.client.read(at...) {
+		got = append(got, label(e.Envelope))
+	}
+	same(w.trial, "open entries", got, want)
 }
 
 func (w *world) hear(m *model) {
 	w.note("%q hears %d", m.client.receiver, len(m.live))
 	for i, e := range m.client.heard(len(m.live)) {
-		settleOrder(m.live, i, string(e.Envelope.Payload))
-		if got, want := string(e.Envelope.Payload), m.live[i].payload; got != want {
+		settleOrder(m.live, i, label(e.Envelope))
+		if got, want := label(e.Envelope), m.live[i].payload; got != want {
 			w.Fatalf("live message %d of %q is %s, want %s", i, m.client.receiver, got, want)
 		}
 		sameGrant(w.trial, e, m.live[i].grant)
