@@ -80,6 +80,16 @@ func New(store inbox.Store, o Options) *Service {
 // without fields. The answer has the encoding of the request, and is never longer than
 // a.MaxAnswer unless that is below MinAnswer. It does not fail: an error is an [ErrorAnswer].
 func (s *Service) Do(ctx context.Context, a Asker, operation string, request []byte, contentType string) (answer []byte, answerType string) {
+	answer, answerType, failed := s.Try(ctx, a, operation, request, contentType)
+	if failed != nil {
+		answer = encodingOf(contentType, request).encodeError(failed)
+	}
+	return answer, answerType
+}
+
+// Try is Do for callers who tell of errors in their own way: it returns either an
+// answer or an error.
+func (s *Service) Try(ctx context.Context, a Asker, operation string, request []byte, contentType string) (answer []byte, answerType string, failed *Error) {
 	enc := encodingOf(contentType, request)
 	content, err := s.do(ctx, a, operation, request, enc)
 	if err == nil {
@@ -89,9 +99,9 @@ func (s *Service) Do(ctx context.Context, a Asker, operation string, request []b
 		err = &Error{CodeTooLarge, "the answer is larger than the asker takes"}
 	}
 	if err != nil {
-		answer = enc.encodeError(s.told(err, operation, a))
+		return nil, enc.contentType(), s.told(err, operation, a)
 	}
-	return answer, enc.contentType()
+	return answer, enc.contentType(), nil
 }
 
 // told is ErrorOf that logs what the asker is not told.
