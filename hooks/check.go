@@ -26,16 +26,16 @@ func CheckMessage(e *inbox.Envelope, maxSize int) error {
 		return fmt.Errorf("correlation data has %d bytes, the most is %d", len(e.CorrelationData), maxText)
 	}
 	if err := errors.Join(
-		checkText("topic", e.Topic),
-		checkText("content type", e.ContentType),
-		checkText("response topic", e.ResponseTopic),
-		checkText("client id", e.Client),
-		checkText("user name", e.User),
+		CheckText("topic", e.Topic),
+		CheckText("content type", e.ContentType),
+		CheckText("response topic", e.ResponseTopic),
+		CheckText("client id", e.Client),
+		CheckText("user name", e.User),
 	); err != nil {
 		return err
 	}
 	for _, u := range e.UserProperties {
-		if err := errors.Join(checkText("name of a user property", u.Key), checkText("user property", u.Value)); err != nil {
+		if err := errors.Join(CheckText("name of a user property", u.Key), CheckText("user property", u.Value)); err != nil {
 			return err
 		}
 	}
@@ -53,8 +53,10 @@ func CheckMessage(e *inbox.Envelope, maxSize int) error {
 	return nil
 }
 
-// checkText checks a string, which may be empty.
-func checkText(name, text string) error {
+// CheckText returns what is wrong with a text of MQTT, which may be empty: it is
+// UTF-8 of at most 65,535 bytes without control characters. name is what the error
+// calls it.
+func CheckText(name, text string) error {
 	switch {
 	case len(text) > maxText:
 		return fmt.Errorf("%s has %d bytes, the most is %d", name, len(text), maxText)
