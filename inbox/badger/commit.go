@@ -227,6 +227,7 @@ func (g *commitGroup) finish(err error) {
 		g.s.sessions.at(g.blocks[i].member).building = 0
 	}
 	if err == nil {
+		g.s.visible.Store(uint64(g.s.sequence))
 		for i := range g.handover {
 			g.handover[i].to.take(g.handover[i].entry, g.handover[i].inMemory)
 		}

@@ -141,6 +141,7 @@ func (s *Store) loadMeta(txn *badger.Txn) error {
 	}
 	s.id = uint32(id)
 	s.sequence, s.sequenceEnd = inbox.Position(sequence), inbox.Position(sequence)
+	s.visible.Store(sequence)
 	s.incarnation, s.incarnationEnd = incarnation(inc), incarnation(inc)
 	return nil
 }

@@ -32,6 +32,7 @@ type Store struct {
 	sweeper *sweeper
 	blocks  *streamBlocks
 
+	visible        atomic.Uint64   // a reader that begins now finds everything that will ever be at this position or before
 	background     context.Context // of the sweeper's operations
 	stopBackground context.CancelFunc
 	closing        chan struct{} // closed when Close begins
