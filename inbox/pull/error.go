@@ -45,8 +45,10 @@ func ErrorOf(err error) *Error {
 			return &Error{known.code, known.message}
 		}
 	}
-	return &Error{CodeInternal, "the server could not do it; its log has more"}
+	return &Error{CodeInternal, internalMessage}
 }
+
+const internalMessage = "the server could not do it; its log has more"
 
 // storeErrors are what is told of the errors of a store. What is not here is internal.
 var storeErrors = []struct {

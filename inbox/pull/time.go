@@ -13,13 +13,19 @@ type Time int64
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
+// The first and the last moment that RFC 3339 can write.
+const (
+	firstTime Time = -62_167_219_200_000 // 0000-01-01T00:00:00.000Z
+	lastTime  Time = 253_402_300_799_999 // 9999-12-31T23:59:59.999Z
+)
+
 // Std returns t as the standard library has it, in UTC.
 func (t Time) Std() time.Time { return time.UnixMilli(int64(t)).UTC() }
 
-func (t Time) String() string { return t.Std().Format(timeLayout) }
+func (t Time) String() string { return max(firstTime, min(t, lastTime)).Std().Format(timeLayout) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (t Time) MarshalText() ([]byte, error) { return t.Std().AppendFormat(nil, timeLayout), nil }
+func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler]. It takes any time of RFC 3339.
 func (t *Time) UnmarshalText(b []byte) error {
