@@ -44,8 +44,8 @@ type MessagesAnswer struct {
 	Messages []Message `json:"messages" msgpack:"messages"`
 	Gaps     []Gap     `json:"gaps,omitempty" msgpack:"gaps,omitempty"`
 
-	// Next is the cursor of this page, and asks for the one that follows. A page without
-	// messages behind which nothing follows has none.
+	// Next is the cursor of this page, and asks for the one that follows. A page that has nothing, and
+	// behind which nothing follows, has none.
 	Next string `json:"next,omitempty" msgpack:"next,omitempty"`
 
 	More      bool   `json:"more" msgpack:"more"`                               // others follow

@@ -15,7 +15,7 @@ import (
 //	1   kind, flags  1 byte   bits 0-1 kind, 2 newest first, 3 what was acknowledged, too
 //	2   inbox        8 bytes  of the SHA-256 of the receiver, zeros if that does not matter
 //	10  selection    8 bytes  of the SHA-256 of sender and filter, zeros if that does not matter
-//	18  positions    4 uvarint
+//	18  positions    3 uvarint: walk, first, at
 //	    continuation          of the store, in the cursor of a summary
 //	-4  checksum     4 bytes  CRC-32 of what is before
 type cursor struct {
@@ -25,11 +25,13 @@ type cursor struct {
 	inbox       [8]byte
 	selection   [8]byte
 
-	walk  inbox.Position // the first entry that the walk has given, 0 for none yet
-	first inbox.Position // the first entry of the page, 0 for an empty page
-	last  inbox.Position // the last entry that the walk has given
-	at    inbox.Position // where it goes on
-	next  string
+	// Oldest first, the walk has given what is behind walk up to at, and the page what
+	// is behind first up to at. Newest first, the walk has given what is from at up to and with walk, and
+	// the page what is from at up to and with first. Either may be nothing.
+	walk, first inbox.Position
+
+	at   inbox.Position // the walk goes on behind it, or in front of it
+	next string         // of the store, in the cursor of a summary
 }
 
 type cursorKind byte
@@ -61,7 +63,7 @@ func (c *cursor) String() string {
 	b := []byte{cursorVersion, flags}
 	b = append(b, c.inbox[:]...)
 	b = append(b, c.selection[:]...)
-	for _, p := range []inbox.Position{c.walk, c.first, c.last, c.at} {
+	for _, p := range []inbox.Position{c.walk, c.first, c.at} {
 		b = binary.AppendUvarint(b, uint64(p))
 	}
 	b = append(b, c.next...)
@@ -90,7 +92,7 @@ func parseCursor(s string) (*cursor, error) {
 		selection:   [8]byte(b[10:]),
 	}
 	b = b[cursorHead:]
-	for _, p := range []*inbox.Position{&c.walk, &c.first, &c.last, &c.at} {
+	for _, p := range []*inbox.Position{&c.walk, &c.first, &c.at} {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
 			return nil, errDamagedCursor
@@ -117,19 +119,22 @@ func selectionHash(s inbox.Selection) [8]byte {
 	return [8]byte(sum[:])
 }
 
-// page is what the page of a cursor has given: behind after, up to through. No entry
-// stands between a position and the number before it.
+// page is what the page of a cursor has given: behind after, up to through, which is
+// 0 for nothing.
 func (c *cursor) page() (after, through inbox.Position) { return c.span(c.first) }
 
 // walked is what the whole walk has given.
 func (c *cursor) walked() (after, through inbox.Position) { return c.span(c.walk) }
 
-func (c *cursor) span(first inbox.Position) (after, through inbox.Position) {
-	from, to := min(first, c.last), max(first, c.last)
-	if from == 0 {
+func (c *cursor) span(start inbox.Position) (after, through inbox.Position) {
+	after, through = start, c.at
+	if c.newestFirst {
+		after, through = max(c.at, 1)-1, start // no entry stands between a position and the number before it
+	}
+	if after >= through {
 		return 0, 0
 	}
-	return from - 1, to
+	return after, through
 }
 
 // accepts reports why another cursor does not fit a request, whose own would be c. goesOn

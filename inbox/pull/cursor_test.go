@@ -15,9 +15,9 @@ func TestCursorIsReadAsItWasWritten(t *testing.T) {
 	for _, c := range []cursor{
 		{},
 		{kind: ofPosition, inbox: inboxHash("phone"), at: 7},
-		{kind: ofPull, newestFirst: true, read: true, inbox: inboxHash("phone"), selection: selection, walk: 9, first: 8, last: 3, at: 2},
+		{kind: ofPull, newestFirst: true, read: true, inbox: inboxHash("phone"), selection: selection, walk: 9, first: 8, at: 2},
 		{kind: ofSummary, next: "there", at: math.MaxUint64},
-		{kind: ofHistory, walk: math.MaxUint64, first: math.MaxUint64, last: math.MaxUint64, at: math.MaxUint64},
+		{kind: ofHistory, walk: math.MaxUint64, first: math.MaxUint64, at: math.MaxUint64},
 	} {
 		s := c.String()
 		got, err := parseCursor(s)
@@ -34,7 +34,7 @@ func TestCursorIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestDamagedCursorIsRefused(t *testing.T) {
-	whole := (&cursor{kind: ofPull, inbox: inboxHash("phone"), walk: 1, first: 2, last: 300, at: 300}).String()
+	whole := (&cursor{kind: ofPull, inbox: inboxHash("phone"), walk: 1, first: 2, at: 300}).String()
 	damaged := []string{"", "A", whole[:len(whole)-1], whole[1:], whole + "A", whole + "AAAA", strings.Repeat("!", 60)}
 	b, _ := base64.RawURLEncoding.DecodeString(whole)
 	for i := range b {
@@ -59,10 +59,13 @@ func TestWhatCursorCovers(t *testing.T) {
 		from, to       inbox.Position // of the walk
 	}{
 		{name: "nothing"},
-		{"oldest first", cursor{walk: 3, first: 10, last: 20, at: 20}, 9, 20, 2, 20},
-		{"newest first", cursor{newestFirst: true, walk: 30, first: 20, last: 10, at: 10}, 9, 20, 9, 30},
-		{"from the very first", cursor{walk: 1, first: 1, last: 1, at: 1}, 0, 1, 0, 1},
-		{"an empty page", cursor{walk: 3, last: 20, at: 40}, 0, 0, 2, 20},
+		{"oldest first", cursor{walk: 3, first: 10, at: 20}, 10, 20, 3, 20},
+		{"newest first", cursor{newestFirst: true, walk: 30, first: 20, at: 10}, 9, 20, 9, 30},
+		{"one entry, newest first", cursor{newestFirst: true, walk: 1, first: 1, at: 1}, 0, 1, 0, 1},
+		{"from the very first", cursor{walk: 0, first: 0, at: 1}, 0, 1, 0, 1},
+		{"an empty page", cursor{walk: 3, first: 20, at: 20}, 0, 0, 3, 20},
+		{"an empty page, newest first", cursor{newestFirst: true, walk: 30, at: 20}, 0, 0, 19, 30},
+		{"a walk that has given nothing, newest first", cursor{newestFirst: true, at: 20}, 0, 0, 0, 0},
 	} {
 		if after, through := c.cursor.page(); after != c.after || through != c.through {
 			t.Errorf("%s: the page is (%d, %d], expected (%d, %d]", c.name, after, through, c.after, c.through)

@@ -172,7 +172,7 @@ func TestSizesAreBounds(t *testing.T) {
 }
 
 func TestPagesHaveRoomForWhatIsNotMessages(t *testing.T) {
-	c := cursor{kind: ofHistory, walk: math.MaxUint64, first: math.MaxUint64, last: math.MaxUint64, at: math.MaxUint64}
+	c := cursor{kind: ofHistory, walk: math.MaxUint64, first: math.MaxUint64, at: math.MaxUint64}
 	answer := MessagesAnswer{
 		Messages: []Message{}, Next: c.String(), More: true,
 		Remaining: &Count{math.MaxInt64, math.MaxInt64, true},

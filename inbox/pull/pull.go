@@ -16,7 +16,7 @@ func (s *Service) pull(ctx context.Context, a Asker, r PullRequest, enc encoding
 		Topic:    r.Topic,
 		After:    r.After,
 		Before:   r.Before,
-	}, ofPull, inboxHash(a.Receiver))
+	}, cursor{kind: ofPull, inbox: inboxHash(a.Receiver)})
 	if err != nil {
 		return MessagesAnswer{}, err
 	}

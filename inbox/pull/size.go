@@ -12,7 +12,7 @@ import (
 
 // Bounds of the parts of an answer.
 const (
-	cursorSize   = (cursorHead+4*10+4+2)/3*4 + 2 // without a continuation
+	cursorSize   = (cursorHead+3*10+4+2)/3*4 + 2 // without a continuation
 	skeletonSize = 140 + cursorSize              // of a page: names, cursor and three numbers of 20 digits
 	gapSize      = 140
 	minGaps      = 2 // there is always room for so many: one for each reason
@@ -89,4 +89,30 @@ func textSize(s string) int {
 		i += size
 	}
 	return n
+}
+
+// shrink leaves out of a message what is in the way of its fitting into room, the
+// payload first, and returns its size.
+func (enc encoding) shrink(m *Message, size, room int) int {
+	if size <= room {
+		return size
+	}
+	m.Truncated = true
+	m.PayloadBytes = len(m.Payload) + len(m.PayloadBase64)
+	for _, leaveOut := range []func(){
+		func() { m.Payload, m.PayloadBase64 = "", nil },
+		func() { m.Properties = nil },
+		func() { m.CorrelationData = nil },
+		func() { m.ResponseTopic = "" },
+		func() { m.ContentType = "" },
+		func() { m.Client = "" },
+		func() { m.Sender = "" },
+		func() { m.Topic = "" },
+	} {
+		leaveOut()
+		if size = enc.messageSize(m); size <= room {
+			break
+		}
+	}
+	return size
 }
