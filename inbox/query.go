@@ -113,7 +113,7 @@ type Page struct {
 	// the position of the last entry. A page may be short, or even empty, though there
 	// are more: then Next is where to go on, in the place of the last entry's.
 	More bool
-	Next Position // the last place that was looked at; 0 if that is the last entry's
+	Next Position // the last place that was looked at, also where nothing follows; 0 if that is the last entry's
 
 	Remaining Count // those that match and follow, of a Pull
 	Gaps      []Gap // what would have matched, between the bounds and up to Next, and is lost

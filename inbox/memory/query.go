@@ -110,6 +110,9 @@ func (s *Store) pageLocked(entries []inbox.Entry, q inbox.Query) (page inbox.Pag
 			lost = 0
 		}
 	}
+	if !page.More {
+		page.Next = lost
+	}
 	return page, nil
 }
 
