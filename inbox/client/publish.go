@@ -1,0 +1,205 @@
+package client
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/eclipse/paho.golang/packets"
+	"github.com/eclipse/paho.golang/paho"
+)
+
+// Publisher is what this package needs of a connection. *paho.Client has it, and
+// *autopaho.ConnectionManager, which also connects again.
+//
+// If it has AwaitConnection(context.Context) error or Done() <-chan struct{}, as these
+// have, they are used: to wait for the connection, and to give up when it is over.
+type Publisher interface {
+	Publish(ctx context.Context, p *paho.Publish) (*paho.PublishResponse, error)
+}
+
+// Receipt is what a publisher knows of a message that was acknowledged.
+type Receipt struct {
+	Name string // the one under which it was sent, see PropertyName
+	ID   string // that the broker gave it; empty if it did not tell, as of QoS 2
+}
+
+// RefusedError is a reason of the broker for not taking a message.
+type RefusedError struct {
+	Code   byte   // of PUBACK or PUBREC, 0x80 or more
+	Reason string // the broker's words; mostly empty
+}
+
+func (e *RefusedError) Error() string {
+	text := fmt.Sprintf("refused with code %#02x", e.Code)
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return text
+}
+
+// Final reports whether the message will be refused whenever it is sent. Others may
+// be taken later: when the broker's disk has room again, for example.
+func (e *RefusedError) Final() bool {
+	switch e.Code {
+	case packets.PubackImplementationSpecificError, // larger than the store takes
+		packets.PubackNotAuthorized,
+		packets.PubackTopicNameInvalid,
+		packets.PubackPayloadFormatInvalid:
+		return true
+	}
+	return false
+}
+
+// Publish sends a message of QoS 1 or 2 under a name, see [Outbox.Add], and returns when
+// the broker has acknowledged it. What fails is tried again under the same name, with
+// growing pauses, until ctx ends or the connection is over. Then the message may have been
+// stored or not; to send it once more under the receipt's name does no harm. For
+// what must survive the program use an [Outbox].
+//
+// Errors: ErrInvalid, ErrNotConnected, ErrConnectionOver, a RefusedError that is final, or
+// the context's.
+func (c *Client) Publish(ctx context.Context, p *paho.Publish) (Receipt, error) {
+	q, name := named(p)
+	conn, err := c.connection()
+	if err == nil {
+		err = check(q)
+	}
+	if err != nil {
+		return Receipt{}, fmt.Errorf("publish: %w", err)
+	}
+	receipt := Receipt{Name: name}
+	err = insist(ctx, conn, c.log, func() error {
+		receipt.ID, err = publish(ctx, conn, q)
+		return err
+	})
+	if err != nil {
+		return receipt, fmt.Errorf("publish: %w", err)
+	}
+	return receipt, nil
+}
+
+// named returns a copy of a message that has a name, and the name: its own, or else a
+// new one.
+func named(p *paho.Publish) (*paho.Publish, string) {
+	q := *p
+	properties := paho.PublishProperties{}
+	if p.Properties != nil {
+		properties = *p.Properties
+	}
+	q.Properties = &properties
+	name := properties.User.Get(PropertyName)
+	if name == "" {
+		name = crand.Text()
+		properties.User = append(slices.Clip(properties.User), paho.UserProperty{Key: PropertyName, Value: name})
+	}
+	return &q, name
+}
+
+// publish sends a named message once, and returns when the broker has acknowledged it.
+func publish(ctx context.Context, conn Publisher, p *paho.Publish) (id string, err error) {
+	q := *p // hooks of Paho may change it
+	r, err := conn.Publish(ctx, &q)
+	if r == nil {
+		return "", err
+	}
+	var properties paho.PublishResponseProperties
+	if r.Properties != nil {
+		properties = *r.Properties
+	}
+	if r.ReasonCode >= 0x80 { // Paho returns an error of QoS 1 alone
+		return "", &RefusedError{Code: r.ReasonCode, Reason: properties.ReasonString}
+	}
+	return properties.User.Get(PropertyID), err
+}
+
+// final reports whether trying again would not help.
+func final(err error) bool {
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return refused.Final()
+	}
+	return errors.Is(err, paho.ErrInvalidArguments) ||
+		errors.Is(err, ErrExpired) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer)
+}
+
+// The pauses between two attempts. Each is twice as long as the one before, less up to a
+// half of it, so that many clients do not come back at the same moment.
+const (
+	firstPause = 500 * time.Millisecond
+	lastPause  = 15 * time.Second
+)
+
+// insist calls try until it succeeds or fails for good. It gives up when ctx ends or the
+// connection is over, and returns the last error with that.
+func insist(ctx context.Context, conn Publisher, log *slog.Logger, try func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if err := awaitConnection(ctx, conn); err != nil {
+			return err
+		}
+		err := try()
+		if err == nil || final(err) {
+			return err
+		}
+		log.Warn("message could not be sent, it is tried again", "err", err)
+		if err := rest(ctx, conn, jitter(pause), err); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitConnection returns when there is a connection, as far as conn can tell.
+func awaitConnection(ctx context.Context, conn Publisher) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	select {
+	case <-over(conn):
+		return ErrConnectionOver
+	default:
+	}
+	waits, ok := conn.(interface {
+		AwaitConnection(ctx context.Context) error
+	})
+	if !ok {
+		return nil
+	}
+	if err := waits.AwaitConnection(ctx); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w: %w", ErrConnectionOver, err)
+	}
+	return nil
+}
+
+// over returns what is closed when the connection will not come back; nil if conn cannot
+// tell.
+func over(conn Publisher) <-chan struct{} {
+	if c, ok := conn.(interface{ Done() <-chan struct{} }); ok {
+		return c.Done()
+	}
+	return nil
+}
+
+// rest waits after a failure, and returns it if there is nothing to wait for.
+func rest(ctx context.Context, conn Publisher, pause time.Duration, failure error) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-over(conn):
+		return fmt.Errorf("%w: %w", ErrConnectionOver, failure)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ctx.Err(), failure)
+	}
+}
+
+// jitter returns a duration between a half and the whole of d.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
