@@ -6,6 +6,8 @@ import (
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // readConnect meets a client. It takes away from the MQTT library what the
@@ -18,6 +20,12 @@ func (h *Hook) readConnect(l *link, cl *mqtt.Client, pk packets.Packet) packets.
 	l.out.alias(pk.Properties.TopicAliasMaximum, pk.Properties.MaximumPacketSize)
 	l.connect = pk.Connect
 	l.metadata = l.v5 && wantsMetadata(pk.Properties.User, h.options.Metadata)
+	if l.v5 {
+		var wrong string
+		if l.wishes, wrong = readWishes(pk.Properties.User); wrong != "" {
+			l.refused = refuseWish(wrong)
+		}
+	}
 	l.namesAcks = l.v5 && (!pk.Properties.RequestProblemInfoFlag || pk.Properties.RequestProblemInfo != 0) && // [MQTT-3.1.2-29]
 		(pk.Properties.MaximumPacketSize == 0 || pk.Properties.MaximumPacketSize >= uint32(namedAckSize)) // [MQTT-3.1.2-24]
 
@@ -53,19 +61,33 @@ func (h *Hook) OnSessionEstablish(cl *mqtt.Client, pk packets.Packet) {
 		return
 	}
 	l.in.idle = time.Duration(cl.State.Keepalive) * time.Second * 3 / 2
-	l.refused = h.judgeWill(l)
-	if h.server.Options.InlineClient && cl.ID == mqtt.InlineClientId {
+	switch {
+	case l.refused != packets.Code{}:
+		// for what it wants of its inbox
+	case h.server.Options.InlineClient && cl.ID == mqtt.InlineClientId:
 		l.refused = packets.ErrClientIdentifierNotValid // it is the program's
+	default:
+		l.refused = h.judgeWill(l)
 	}
 	if l.refused == packets.CodeSuccess {
-		if err := h.open(l, &pk); err != nil {
-			l.refused = packets.ErrServerUnavailable
-			h.log.Warn("session not opened", "client", cl.ID, "remote", cl.Net.Remote, "error", err)
-		}
+		l.refused = h.refusesOpen(l, &pk)
 	}
 	if l.session == nil && !l.turn {
 		cl.ID = "" // so that the library ends no other connection of this client
 	}
+}
+
+// refusesOpen opens the session, and returns CodeSuccess or why there is none.
+func (h *Hook) refusesOpen(l *link, pk *packets.Packet) packets.Code {
+	err := h.open(l, pk)
+	switch {
+	case err == nil:
+		return packets.CodeSuccess
+	case errors.Is(err, inbox.ErrUnknownID) && l.wishes.from != nil:
+		return refuseWish(propertyFrom + ": there is no such message")
+	}
+	h.log.Warn("session not opened", "client", l.client.ID, "remote", l.client.Net.Remote, "error", err)
+	return packets.ErrServerUnavailable
 }
 
 // refusal returns the code that CONNACK has for a reason. Before MQTT 5 there
@@ -109,6 +131,7 @@ func (h *Hook) completeConnack(l *link, pk *packets.Packet) {
 	pk.Properties.RetainAvailableFlag = capabilities.RetainAvailable == 0
 	pk.Properties.SharedSubAvailable = 1
 	pk.Properties.SharedSubAvailableFlag = true
+	l.tellMode(pk)
 }
 
 // OnSessionEstablished starts the delivery, after CONNACK.

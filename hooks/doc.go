@@ -32,6 +32,11 @@
 //	group_dispatch.go  takes the group's inbox and hands each message to a member
 //	group_member.go    what one client has of its groups
 //
+// What a client asks its own inbox takes a third:
+//
+//	requests.go        takes what is published to $inbox/..., bounds it, and has it
+//	                   answered by package inbox/pull
+//
 // Around it:
 //
 //	hook.go       the hook, with options.go
@@ -39,6 +44,8 @@
 //	link.go       one connection, and how it ends
 //	connect.go    what CONNECT and CONNACK say, from the first packet to the pump
 //	handover.go   how a session passes from one connection of a client to the next
+//	metadata.go   what MQTT 5 receivers are told of a message, with gap.go
+//	mode.go       whether the inbox is pushed or waits to be asked for, and from where
 //	turns.go      lets one connection of a client at a time do so
 //	subscribe.go  subscriptions, in the store and in the server's index
 //	will.go       takes the will away from the server and gives it to the store,
@@ -75,8 +82,9 @@
 //
 // Each connection has four: the read goroutine, which the listener starts and in
 // which the MQTT server works, and that server's write loop; the flusher, which
-// writes the outbound buffer; and the pump, which sends the inbox. The read
-// goroutine ends last and waits for the other two of this package. Two timers of a
+// writes the outbound buffer; and the pump, which sends the inbox. One that has
+// asked its inbox for something has a fifth until that is answered. The read
+// goroutine ends last and waits for the others of this package. Two timers of a
 // connection close it if it cannot be written in time.
 //
 // Each shared subscription with connected members has one goroutine, the

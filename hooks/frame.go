@@ -19,6 +19,7 @@ type publication struct {
 	left     uint32 // seconds until it expires; sent if the envelope has an expiry
 
 	metadata bool // id, time and sender are sent too, in MQTT 5
+	lost     gaps // before this one; sent with metadata
 
 	alias uint16 // of the topic, 0 for none
 	known bool   // the receiver knows it, and is not told the topic
@@ -100,7 +101,7 @@ func (p *publication) propertiesSize() (n int) {
 		n += 1 + textSize(p.UserProperties[i].Key) + textSize(p.UserProperties[i].Value)
 	}
 	if p.metadata {
-		n += metadataSize(p.Envelope)
+		n += metadataSize(p.Envelope) + p.lost.size()
 	}
 	return n
 }
@@ -160,7 +161,7 @@ func appendProperties(b []byte, p *publication) []byte {
 		b = appendUserProperty(b, p.UserProperties[i].Key, p.UserProperties[i].Value)
 	}
 	if p.metadata {
-		b = appendMetadata(b, p.Envelope)
+		b = p.lost.appendTo(appendMetadata(b, p.Envelope))
 	}
 	return b
 }

@@ -54,6 +54,7 @@ func (h *Hook) open(l *link, pk *packets.Packet) error {
 func (h *Hook) finish(l *link) {
 	close(l.read)
 	l.Close()
+	l.requests.wait()
 	if l.session != nil {
 		l.session.close(inbox.Ending{Expiry: h.expiry(l), Goodbye: l.goodbye})
 	}

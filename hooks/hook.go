@@ -12,6 +12,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
 )
 
 var (
@@ -24,6 +25,7 @@ type Hook struct {
 	mqtt.HookBase
 	options Options
 	store   inbox.Store
+	pull    *pull.Service
 	log     *slog.Logger
 	server  *mqtt.Server
 	links   sync.WaitGroup // connections that have not ended
@@ -49,7 +51,7 @@ type Hook struct {
 
 // counts is what happened since the start.
 type counts struct {
-	expired, oversize, liveDropped, refused atomic.Uint64
+	expired, oversize, liveDropped, refused, unanswered atomic.Uint64
 }
 
 // Counts is how many messages went other ways than to their receiver, since the
@@ -60,6 +62,7 @@ type Counts struct {
 	Oversize    uint64 // not sent: larger than the receiver takes
 	LiveDropped uint64 // granted QoS 0, and the receiver's connection was full
 	Refused     uint64 // the store failed to take them, or did not say whether it has them
+	Unanswered  uint64 // answers to requests: larger than the client takes, or to too many at a time
 }
 
 // New returns a hook that keeps inboxes in a store. The store stays the
@@ -69,10 +72,14 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new hook: %w", err)
 	}
+	if o.Pull == nil {
+		o.Pull = pull.New(store, pull.Options{Log: o.Log})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Hook{
 		options: o,
 		store:   store,
+		pull:    o.Pull,
 		log:     o.Log,
 		turns:   newTurns(),
 		owners:  map[string]*link{},
@@ -121,8 +128,13 @@ func (h *Hook) Counts() Counts {
 		Oversize:    h.counts.oversize.Load(),
 		LiveDropped: h.counts.liveDropped.Load(),
 		Refused:     h.counts.refused.Load(),
+		Unanswered:  h.counts.unanswered.Load(),
 	}
 }
+
+// Service returns what answers requests, for programs that offer the same in
+// another way.
+func (h *Hook) Service() *pull.Service { return h.pull }
 
 // Disconnect ends the connection of a client, if it has one, and reports whether
 // it had. It never waits, as mqtt.Server's method of that name may do for a
@@ -152,7 +164,7 @@ func (h *Hook) Provides(b byte) bool {
 	case mqtt.OnConnect, mqtt.OnSessionEstablish, mqtt.OnSessionEstablished,
 		mqtt.OnPacketRead, mqtt.OnPacketEncode, mqtt.OnPacketProcessed,
 		mqtt.OnSubscribe, mqtt.OnSubscribed, mqtt.OnUnsubscribe, mqtt.OnUnsubscribed,
-		mqtt.OnPublish:
+		mqtt.OnPublish, mqtt.OnACLCheck:
 		return true
 	}
 	return false

@@ -46,6 +46,7 @@ type link struct {
 	connect     packets.ConnectParams // for the will
 	v5          bool
 	metadata    bool                // messages say their id, time and sender
+	wishes      wishes              // how its inbox is to be served
 	namesAcks   bool                // acknowledgements may say the id of the message
 	bridge      bool                // another broker's, which is not to get back what it has sent
 	refused     packets.Code        // why the client does not get its session
@@ -57,6 +58,7 @@ type link struct {
 	session     *session            // nil until it is open
 	restoring   *restoring          // its subscriptions, until the MQTT library's index has them
 	subscribing subscribing
+	requests    requests
 
 	blamed  atomic.Bool   // the connection ends for what the client has sent
 	read    chan struct{} // the read goroutine reads no more
@@ -71,7 +73,7 @@ type link struct {
 
 func newLink(h *Hook, conn net.Conn) *link {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &link{
+	l := &link{
 		hook: h,
 		conn: conn,
 		out:  newOutbound(h.options.OutBytes, h.options.WriteTimeout, h.server.Info),
@@ -86,6 +88,8 @@ func newLink(h *Hook, conn net.Conn) *link {
 		done:    make(chan struct{}),
 		flushed: make(chan struct{}),
 	}
+	l.requests.link = l
+	return l
 }
 
 // linkOf returns the link of a client, or nil if its connection did not come

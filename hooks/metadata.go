@@ -19,6 +19,11 @@ const (
 	propertyID     = "inbox-id"     // see inbox.MessageID
 	propertyTime   = "inbox-time"   // when the broker took it: RFC 3339, milliseconds, UTC
 	propertySender = "inbox-sender" // the publisher's user name, or its client id if it has none
+
+	// In PUBLISH with the three above, if messages before this one were lost: how
+	// many, why, and when the first and the last of them were stored, as in
+	// "3 expired 2026-01-02T15:04:05.000Z 2026-01-02T15:04:06.000Z".
+	propertyGap = "inbox-gap"
 )
 
 // timeLayout is RFC 3339 with milliseconds, always of the same length.
@@ -48,23 +53,19 @@ func wantsMetadata(properties []packets.UserProperty, byDefault bool) bool {
 	return wants
 }
 
-// senderOf is who has published a message, as receivers are told.
-func senderOf(e *inbox.Envelope) string {
-	if e.User != "" {
-		return e.User
-	}
-	return e.Client
-}
-
 func metadataSize(e *inbox.Envelope) int {
-	return idSize + timeSize + 1 + textSize(propertySender) + textSize(senderOf(e))
+	return idSize + timeSize + 1 + textSize(propertySender) + textSize(e.Sender())
 }
 
 // appendMetadata appends the user properties that metadataSize has counted.
 func appendMetadata(b []byte, e *inbox.Envelope) []byte {
 	b = appendUserProperty(b, propertyID, e.ID.String())
-	b = appendUserProperty(b, propertyTime, time.UnixMilli(e.Time).UTC().Format(timeLayout))
-	return appendUserProperty(b, propertySender, senderOf(e))
+	b = appendUserProperty(b, propertyTime, timeText(e.Time))
+	return appendUserProperty(b, propertySender, e.Sender())
+}
+
+func timeText(milliseconds int64) string {
+	return time.UnixMilli(milliseconds).UTC().Format(timeLayout)
 }
 
 func appendUserProperty(b []byte, key, value string) []byte {

@@ -9,6 +9,7 @@ import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
 )
 
 // Options say how inboxes are served. The zero value is a good choice: each
@@ -53,6 +54,11 @@ type Options struct {
 	// it in CONNECT. Without it those are told that ask for it.
 	Metadata bool
 
+	// ModeOf returns how a user's inboxes are served unless the client says it in
+	// CONNECT; [inbox.ModeKept] leaves it as the session has it. It is called on the
+	// goroutines of connections. Nil leaves it to the clients.
+	ModeOf func(user string) inbox.Mode
+
 	// MaxKeepAlive is the longest keep alive of an MQTT 5 client, in seconds. One
 	// that wants a longer one, or none, is told to keep to this; 0, the default,
 	// leaves it to the clients. Older clients cannot be told.
@@ -62,6 +68,11 @@ type Options struct {
 	// for wills alone, when the client connects: other messages have passed the
 	// server's own access rules. Nil allows every will.
 	MayPublish func(cl *mqtt.Client, topic string) bool
+
+	// Pull answers what clients ask their inboxes, [Hook.Service]. By default a
+	// service that lets everyone read everything in history, if the store keeps one:
+	// give one with rules if not everyone may.
+	Pull *pull.Service
 
 	// Log takes what an operator should know; by default slog.Default().
 	Log *slog.Logger

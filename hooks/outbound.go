@@ -117,7 +117,7 @@ func connackCode(p []byte) byte {
 }
 
 // publish appends a message and waits for room: it is for the pump of this
-// connection alone. Cost: the frame is encoded where it waits, without a copy
+// connection, and for what answers its requests. Cost: the frame is encoded where it waits, without a copy
 // or an allocation.
 func (o *outbound) publish(p *publication) error {
 	o.mu.Lock()

@@ -92,6 +92,9 @@ func (h *Hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 		pk.Mods.DisallowProblemInfo = false // a message's properties are not the server's [MQTT-3.1.2-29]
 	case packets.Suback:
 		pk.Properties.User = nil // which the library takes from the SUBSCRIBE
+		if l.subscribing.reason != "" {
+			pk.Properties.ReasonString = l.subscribing.reason
+		}
 	case packets.Unsuback:
 		pk.Properties.User = nil
 		if l.v5 && len(l.subscribing.unsuback) == len(pk.ReasonCodes) {

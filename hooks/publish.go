@@ -17,12 +17,16 @@ import (
 const maxLevels = 200
 
 // OnPublish gives messages of QoS 1 and 2, and some of QoS 0, to the store, after
-// the MQTT library has checked them and the publisher's right to publish. It turns
-// them into messages that the library has nothing left to do for: no
+// the MQTT library has checked them and the publisher's right to publish, and takes
+// what is asked of an inbox. It turns them into messages that the library has nothing left to do for: no
 // acknowledgement, no delivery, nothing kept.
 func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	l := linkOf(cl)
 	switch {
+	case l != nil && isInbox(pk.TopicName):
+		l.requests.ask(&pk)
+	case isInbox(pk.TopicName):
+		return pk, packets.ErrRejectPacket // the program has no inbox of its own
 	case pk.FixedHeader.Qos > 0 && l != nil:
 		h.publish(l, &pk)
 	case pk.FixedHeader.Qos > 0:

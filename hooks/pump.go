@@ -79,8 +79,13 @@ func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []public
 		}
 		s.arrivedLocked(&entry)
 		p := publication{Envelope: entry.Envelope, grant: entry.Grant, left: secondsLeft(entry.Envelope, now), metadata: s.link.metadata}
+		if entry.Lost != nil {
+			s.loseLocked(*entry.Lost)
+		}
+		p.lost = s.lost
 		switch {
 		case !s.deliverable(&p, now):
+			s.loseLocked(passedOver(entry.Envelope, now))
 			s.window.Skip(entry.Position)
 			s.freedLocked() // if it came from a group
 			continue
@@ -92,6 +97,9 @@ func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []public
 		if p.grant.QoS == 2 {
 			s.exact[p.packetID] = false
 			exact = true
+		}
+		if p.metadata {
+			s.lost = nil
 		}
 		page = append(page, p)
 	}

@@ -27,6 +27,7 @@ type session struct {
 	window  *inbox.Window
 	owed    map[uint16]struct{} // packet ids open since an earlier connection, not sent again on this one
 	exact   map[uint16]bool     // packet ids of QoS 2 sent on this connection, true once PUBREC has come
+	lost    gaps                // not told yet
 	waiting bool                // the pump waits for room
 	wake    chan struct{}       // tells the pump that there is room; holds one
 
@@ -62,6 +63,8 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 		Fresh:  fresh,
 		Expiry: h.expiry(l),
 		Will:   willOf(cl, &l.connect, l.in.seen),
+		Mode:   h.mode(cl, l.wishes),
+		From:   l.wishes.from,
 		State:  s.state,
 		Live:   s.live,
 	})
@@ -216,9 +219,10 @@ func (s *session) pubcomp(id uint16) error {
 // where the PUBCOMP before may have been lost; and there are clients that would
 // tell their user that the message was not published.
 func (s *session) pubrel(id uint16) {
+	asked := s.link.requests.released(id)
 	s.inbox.Complete(id, func(known bool, err error) {
 		code := packets.CodeSuccess.Code
-		if !known && !s.resumed {
+		if !known && !asked && !s.resumed {
 			code = packets.ErrPacketIdentifierNotFound.Code
 		}
 		if err != nil {

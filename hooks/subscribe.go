@@ -17,6 +17,8 @@ import (
 type subscribing struct {
 	asked         []packets.Subscription // the filters of the SUBSCRIBE at hand, as the client sent them
 	codes         []packets.Code         // for those that are refused; nil if none
+	last          int                    // of history, for each of them
+	reason        string                 // why they are refused, "" if the codes say enough
 	unsubscribing bool                   // an UNSUBSCRIBE is at hand, not the end of the connection
 	unsuback      []byte                 // its reason codes
 }
@@ -32,8 +34,13 @@ func (h *Hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
 	}
 	filters := make(packets.Subscriptions, len(pk.Filters))
 	l.subscribing.asked, l.subscribing.codes = pk.Filters, nil
+	l.subscribing.last, l.subscribing.reason = readLast(pk.Properties.User)
 	for i, sub := range pk.Filters {
-		if code := checkFilter(sub.Filter); code != packets.CodeSuccess {
+		code := checkFilter(sub.Filter)
+		if l.subscribing.reason != "" {
+			code = packets.ErrImplementationSpecificError
+		}
+		if code != packets.CodeSuccess {
 			if l.subscribing.codes == nil {
 				l.subscribing.codes = make([]packets.Code, len(pk.Filters))
 			}
@@ -73,8 +80,12 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 
 	subs := make([]inbox.Subscription, 0, len(codes))
 	for i, sub := range l.subscribing.asked {
-		if codes[i] > 2 {
+		if codes[i] > 2 || isInbox(sub.Filter) { // what a client asks its inbox is answered anyway
 			continue
+		}
+		last := l.subscribing.last
+		if mqtt.IsSharedFilter(sub.Filter) {
+			last = 0
 		}
 		subs = append(subs, inbox.Subscription{
 			Filter:            sub.Filter,
@@ -83,6 +94,7 @@ func (h *Hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 			RetainAsPublished: sub.RetainAsPublished || l.bridge,
 			RetainHandling:    sub.RetainHandling,
 			Identifier:        uint32(sub.Identifier),
+			Last:              last,
 		})
 	}
 	if len(subs) == 0 {
@@ -171,7 +183,7 @@ func (h *Hook) OnUnsubscribed(cl *mqtt.Client, pk packets.Packet) {
 func unsubackCodes(filters []string, existed []bool) []byte {
 	codes := make([]byte, len(filters))
 	for i := range filters {
-		if !existed[i] {
+		if !existed[i] && !isInbox(filters[i]) {
 			codes[i] = packets.CodeNoSubscriptionExisted.Code
 		}
 	}
@@ -248,7 +260,7 @@ func (l *link) unindexed(filter string) {
 func checkFilter(filter string) packets.Code {
 	if mqtt.IsSharedFilter(filter) { // which takes $SHARE for it too
 		_, inner, ok := inbox.Shared(filter)
-		if !ok || mqtt.IsSharedFilter(inner) {
+		if !ok || mqtt.IsSharedFilter(inner) || isInbox(inner) {
 			return packets.ErrTopicFilterInvalid
 		}
 		filter = inner

@@ -140,6 +140,10 @@ type GapReason string
 const (
 	GapExpired GapReason = "expired" // their time was over
 	GapLimit   GapReason = "limit"   // the inbox was full
+
+	// Not of a store: messages that stay in it are acknowledged for a receiver that
+	// cannot take them.
+	GapOversize GapReason = "oversize" // larger than the receiver takes
 )
 
 // SummaryQuery asks for a part of a [Summary].

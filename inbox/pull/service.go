@@ -104,6 +104,13 @@ func (s *Service) Try(ctx context.Context, a Asker, operation string, request []
 	return answer, enc.contentType(), nil
 }
 
+// Refuse is the answer to a request that is not given to [Service.Do]: an
+// [ErrorAnswer] in the encoding of the request.
+func Refuse(told *Error, request []byte, contentType string) (answer []byte, answerType string) {
+	enc := encodingOf(contentType, request)
+	return enc.encodeError(told), enc.contentType()
+}
+
 // told is ErrorOf that logs what the asker is not told.
 func (s *Service) told(err error, operation string, a Asker) *Error {
 	told := ErrorOf(err)

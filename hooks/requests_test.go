@@ -1,0 +1,613 @@
+package hooks_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// asked is a store whose summaries, and acknowledgements, a test answers itself.
+type asked struct {
+	inbox.Store
+	summarize   func(context.Context, inbox.Receiver) (inbox.Summary, error)
+	acknowledge func(context.Context, inbox.Receiver) (int, error)
+}
+
+func (s *asked) wrap(store inbox.Store) inbox.Store {
+	s.Store = store
+	return s
+}
+
+func (s *asked) Summarize(ctx context.Context, r inbox.Receiver, q inbox.SummaryQuery) (inbox.Summary, error) {
+	summary, err := s.summarize(ctx, r)
+	summary.Topics = summary.Topics[:min(q.Max, len(summary.Topics))]
+	return summary, err
+}
+
+func (s *asked) Acknowledge(ctx context.Context, r inbox.Receiver, _ inbox.Acknowledgement) (int, error) {
+	return s.acknowledge(ctx, r)
+}
+
+// counted answers that so many messages are unread.
+func counted(n int64) func(context.Context, inbox.Receiver) (inbox.Summary, error) {
+	return func(context.Context, inbox.Receiver) (inbox.Summary, error) {
+		return inbox.Summary{Position: 1, Total: inbox.Count{Messages: n}}, nil
+	}
+}
+
+// gate holds up those who come to it.
+type gate struct {
+	arrived chan struct{}
+	opened  chan struct{}
+}
+
+func newGate() *gate { return &gate{make(chan struct{}, 100), make(chan struct{})} }
+
+func (g *gate) wait(ctx context.Context) error {
+	g.arrived <- struct{}{}
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// came waits until somebody is held up.
+func (g *gate) came(t testing.TB) {
+	t.Helper()
+	select {
+	case <-g.arrived:
+	case <-time.After(mqtttest.Deadline):
+		t.Fatal("nobody has asked the store")
+	}
+}
+
+func (g *gate) summarize(ctx context.Context, _ inbox.Receiver) (inbox.Summary, error) {
+	return inbox.Summary{Position: 1}, g.wait(ctx)
+}
+
+// answering adds to a PUBLISH what makes it a request of MQTT 5.
+func answering(topic, correlation string) func(*packets.Packet) {
+	return func(pk *packets.Packet) {
+		pk.Properties.ResponseTopic, pk.Properties.CorrelationData = topic, []byte(correlation)
+	}
+}
+
+// codeOf returns the code of an answer that is an error, "" if it is none.
+func codeOf(t testing.TB, pk packets.Packet) string {
+	t.Helper()
+	var answer struct {
+		Error struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(pk.Payload, &answer); err != nil {
+		t.Fatalf("answer %.200q: %v", pk.Payload, err)
+	}
+	if (answer.Error.Code == "") != (answer.Error.Message == "") {
+		t.Errorf("answer %.200q has only half an error", pk.Payload)
+	}
+	return answer.Error.Code
+}
+
+// nextOf waits for the first packet of one of two kinds.
+func nextOf(t testing.TB, c *mqtttest.Client) packets.Packet {
+	t.Helper()
+	pk, ok := c.Next(mqtttest.Deadline)
+	if !ok {
+		t.Fatalf("client %s: nothing came", c.ID)
+	}
+	return pk
+}
+
+// A request is answered on the same connection at QoS 0, and then acknowledged, in
+// every version and at every QoS.
+func TestRequestIsAnswered(t *testing.T) {
+	store := &asked{summarize: counted(7)}
+	b := start(t, setting{Wrap: store.wrap})
+	for _, version := range []byte{3, 4, 5} {
+		for qos := range byte(3) {
+			c := b.dial(mqtttest.Options{ClientID: "client", Version: version, Clean: true})
+			id := c.Publish("$inbox/summary", "", qos)
+			answer := nextOf(t, c)
+			want := mqtttest.Describe(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish}, TopicName: "$inbox/summary/answer", Payload: answer.Payload})
+			if got := mqtttest.Describe(answer); got != want || !bytes.Contains(answer.Payload, []byte(`"messages":7`)) {
+				t.Errorf("version %d, QoS %d: got %s", version, qos, got)
+			}
+			if version == 5 && (answer.Properties.ContentType != "application/json" || answer.Properties.CorrelationData != nil) {
+				t.Errorf("QoS %d: the answer has properties %+v", qos, answer.Properties)
+			}
+			if qos > 0 {
+				if ack := c.WaitAck(id); ack.ReasonCode != 0 {
+					t.Errorf("version %d, QoS %d: acknowledged with %#x", version, qos, ack.ReasonCode)
+				}
+			}
+			c.Ping()
+			c.Silent(0)
+			c.Disconnect()
+		}
+	}
+}
+
+// MQTT 5 has the answer go where the client wants it, with what the request is
+// known by.
+func TestRequestHasAResponseTopic(t *testing.T) {
+	store := &asked{summarize: counted(7)}
+	b := start(t, setting{Wrap: store.wrap})
+	o := v5("client")
+	o.TopicAliasMaximum = 1
+	c := b.dial(o)
+	for i, topic := range []string{"my/answers", "my/answers", "other/answers", "$SYS/broker", "$inbox/pull"} {
+		correlation := fmt.Sprintf("\x00%d", i)
+		c.Publish("$inbox/summary", "{}", 1, answering(topic, correlation))
+		answer := c.NextPublish()
+		alias := answer.Properties.TopicAlias
+		switch {
+		case i == 1 && (answer.TopicName != "" || alias != 1), i != 1 && answer.TopicName != topic, i > 1 && alias != 0:
+			t.Errorf("answer %d came on %q, alias %d", i, answer.TopicName, alias)
+		case string(answer.Properties.CorrelationData) != correlation:
+			t.Errorf("answer %d has correlation data %q", i, answer.Properties.CorrelationData)
+		case codeOf(t, answer) != "":
+			t.Errorf("answer %d is %s", i, answer.Payload)
+		}
+	}
+	empty := func(pk *packets.Packet) { pk.Properties.CorrelationData = []byte{} }
+	c.Publish("$inbox/summary", "{}", 1, answering("r", ""), empty)
+	if answer := c.NextPublish(); answer.TopicName != "r" {
+		t.Errorf("got %s", mqtttest.Describe(answer))
+	}
+}
+
+// A client may give the topic of requests an alias.
+func TestRequestByTopicAlias(t *testing.T) {
+	store := &asked{summarize: counted(7)}
+	b := start(t, setting{Wrap: store.wrap})
+	c := b.dial(v5("client"))
+	alias := func(pk *packets.Packet) { pk.Properties.TopicAlias, pk.Properties.TopicAliasFlag = 3, true }
+	for _, topic := range []string{"$inbox/summary", ""} {
+		c.Publish(topic, "", 1, alias)
+		if answer := c.NextPublish(); codeOf(t, answer) != "" || answer.TopicName != "$inbox/summary/answer" {
+			t.Errorf("got %s", mqtttest.Describe(answer))
+		}
+	}
+}
+
+// A request in msgpack is answered in msgpack, whether its content type says so or
+// its first byte.
+func TestRequestInMsgpack(t *testing.T) {
+	store := &asked{summarize: counted(7)}
+	b := start(t, setting{Wrap: store.wrap})
+	request, err := msgpack.Marshal(map[string]any{"limit": 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func(pk *packets.Packet) { pk.Properties.ContentType = "application/msgpack" }
+	c := b.dial(v5("client"))
+	c.Publish("$inbox/summary", string(request), 0)
+	c.Publish("$inbox/summary", string(request), 0, said)
+	c.Publish("$inbox/summary", "", 0, said)
+	for range 3 {
+		answer := c.NextPublish()
+		var summary struct {
+			Messages int64 `msgpack:"messages"`
+		}
+		if err := msgpack.Unmarshal(answer.Payload, &summary); err != nil || summary.Messages != 7 || answer.Properties.ContentType != "application/msgpack" {
+			t.Errorf("got %q of type %q: %v", answer.Payload, answer.Properties.ContentType, err)
+		}
+	}
+	old := b.dial(v3("old"))
+	old.Publish("$inbox/summary", string(request), 1)
+	if answer := old.NextPublish(); answer.Payload[0] == '{' {
+		t.Errorf("got %q", answer.Payload)
+	}
+}
+
+// Every request is answered, whatever it is, and never stored.
+func TestHostileRequests(t *testing.T) {
+	store := &asked{summarize: counted(7)}
+	b := start(t, setting{Wrap: store.wrap})
+	b.subscribed(v5("everything"), "#", 1)
+	for _, c := range []struct{ name, topic, payload, code string }{
+		{"the topic alone", "$inbox", "{}", "unknown_operation"},
+		{"no operation", "$inbox/", "{}", "unknown_operation"},
+		{"no such operation", "$inbox/steal", "{}", "unknown_operation"},
+		{"an answer", "$inbox/summary/answer", "{}", "unknown_operation"},
+		{"a long operation", "$inbox/" + strings.Repeat("x", 65000), "{}", "unknown_operation"},
+		{"many levels", "$inbox" + strings.Repeat("/", 1000), "{}", "unknown_operation"},
+		{"other letters", "$inbox/Summary", "{}", "unknown_operation"},
+		{"no JSON", "$inbox/summary", "{", "bad_request"},
+		{"half a number", "$inbox/summary", `{"limit":1e`, "bad_request"},
+		{"an array", "$inbox/summary", "[]", "bad_request"},
+		{"no text", "$inbox/summary", "\xff\xfe", "bad_request"},
+		{"msgpack that breaks off", "$inbox/summary", "\x81\xa5", ""},
+		{"as large as it may be", "$inbox/summary", "{" + strings.Repeat(" ", 64<<10-2) + "}", "-"},
+		{"too large", "$inbox/summary", "{" + strings.Repeat(" ", 64<<10-1) + "}", "too_large"},
+		{"much too large", "$inbox/summary", strings.Repeat(" ", 900<<10), "too_large"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, o := range []mqtttest.Options{v3("old"), v5("new")} {
+				client := b.dial(o)
+				client.PublishAndWait(c.topic, c.payload, 1, mqtttest.Retain)
+				answer := client.NextPublish()
+				if c.code == "" {
+					if answer.Payload[0] == '{' {
+						t.Errorf("answered in JSON with %q", answer.Payload)
+					}
+				} else if code := codeOf(t, answer); code != strings.Trim(c.code, "-") {
+					t.Errorf("answered with %.100q", answer.Payload)
+				}
+			}
+		})
+	}
+	client := b.dial(v5("new"))
+	client.Subscribe("$inbox/#", 0) // none is retained
+	client.Ping()
+	client.Silent(0)
+	everything := b.dial(v5("everything"))
+	everything.Ping()
+	everything.Silent(20 * time.Millisecond)
+}
+
+// The protocol has no wildcards in a response topic.
+func TestResponseTopicWithWildcards(t *testing.T) {
+	b := start(t, setting{})
+	for _, topic := range []string{"a/#", "+/b", "#"} {
+		c := b.dial(v5("client"))
+		frame, err := mqtttest.Encode(packets.Packet{
+			FixedHeader: packets.FixedHeader{Type: packets.Publish}, ProtocolVersion: 5, TopicName: "$inbox/summary",
+			Properties: packets.Properties{ResponseTopic: strings.Repeat("!", len(topic))}, // wildcards it would leave out
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SendRaw(bytes.Replace(frame, []byte(strings.Repeat("!", len(topic))), []byte(topic), 1))
+		if code := c.WaitDisconnect(); code != packets.ErrMalformedTopic.Code {
+			t.Errorf("response topic %s: disconnected with %#x", topic, code)
+		}
+	}
+}
+
+// Answers go to who has asked and to nobody else, whatever others subscribe to,
+// and such subscriptions are granted, so that what subscribes before it asks works.
+func TestNobodySeesAnswersOfOthers(t *testing.T) {
+	store := &asked{summarize: counted(7)}
+	b := start(t, setting{Wrap: store.wrap})
+	spy := b.dial(v5("spy"))
+	codes := spy.SubscribeAll(
+		packets.Subscription{Filter: "$inbox/#", Qos: 2}, packets.Subscription{Filter: "$inbox/summary/answer", Qos: 1},
+		packets.Subscription{Filter: "$inbox", Qos: 0}, packets.Subscription{Filter: "#", Qos: 1}, packets.Subscription{Filter: "stolen", Qos: 1},
+		packets.Subscription{Filter: "$share/g/$inbox/#", Qos: 1},
+	)
+	if !slices.Equal(codes, []byte{2, 1, 0, 1, 1, packets.ErrTopicFilterInvalid.Code}) {
+		t.Errorf("SUBACK %#x", codes)
+	}
+	for _, o := range []mqtttest.Options{v3("old"), v5("new")} {
+		c := b.dial(o)
+		if code := c.Subscribe("$inbox/summary/answer", 1); code != 1 {
+			t.Errorf("SUBACK %#x", code)
+		}
+		c.Publish("$inbox/summary", "", 1)
+		c.NextPublish() // once
+		if o.Version == 5 {
+			c.Publish("$inbox/summary", "", 1, answering("stolen", ""))
+			c.NextPublish()
+		}
+		c.Ping()
+		c.Silent(0)
+		if codes := c.Unsubscribe("$inbox/summary/answer"); o.Version == 5 && codes[0] != 0 {
+			t.Errorf("UNSUBACK %#x", codes)
+		}
+	}
+	b.dial(v5("other")).PublishAndWait("stolen", "marker", 1)
+	if pk := spy.NextPublish(); string(pk.Payload) != "marker" {
+		t.Errorf("the spy got %s", mqtttest.Describe(pk))
+	}
+	spy.Ping()
+	spy.Silent(0)
+	spy.Disconnect()
+	if got := b.subscriptions("spy"); !slices.Equal(got, []string{"#", "stolen"}) {
+		t.Errorf("the session has kept %q", got)
+	}
+}
+
+// subscriptions returns the filters of a session that is not connected, sorted.
+func (b *broker) subscriptions(r inbox.Receiver) (filters []string) {
+	b.t.Helper()
+	in, _, err := b.store.Open(b.t.Context(), r, inbox.OpenOptions{Resume: true, Expiry: 3600})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	subs, err := in.Subscriptions(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, sub := range subs {
+		filters = append(filters, sub.Filter)
+	}
+	if err := in.Close(b.t.Context(), inbox.Ending{Expiry: 3600}); err != nil {
+		b.t.Fatal(err)
+	}
+	slices.Sort(filters)
+	return filters
+}
+
+// One connection may have a few requests at a time, and what is more is told so at
+// once; the others are answered in order.
+func TestTooManyRequestsAtATime(t *testing.T) {
+	hold := newGate()
+	store := &asked{summarize: hold.summarize}
+	b := start(t, setting{Wrap: store.wrap})
+	c := b.dial(v5("client"))
+	c.Publish("$inbox/summary", "", 0, answering("r", "0"))
+	hold.came(t)
+	var ids []uint16
+	for i := 1; i <= 6; i++ {
+		ids = append(ids, c.Publish("$inbox/summary", "", 1, answering("r", fmt.Sprint(i))))
+	}
+	for _, i := range []int{5, 6} {
+		answer := c.NextPublish()
+		if code := codeOf(t, answer); code != "busy" || string(answer.Properties.CorrelationData) != fmt.Sprint(i) {
+			t.Errorf("request %s is answered with %q", answer.Properties.CorrelationData, code)
+		}
+		c.WaitAck(ids[i-1])
+	}
+	b.dial(v5("other")).Publish("$inbox/summary", "", 0) // has room of its own
+	hold.came(t)
+	c.Ping()
+	c.Silent(0)
+	close(hold.opened)
+	for i := range 5 {
+		answer := c.NextPublish()
+		if code := codeOf(t, answer); code != "" || string(answer.Properties.CorrelationData) != fmt.Sprint(i) {
+			t.Errorf("answer %d is to request %s, with %q", i, answer.Properties.CorrelationData, code)
+		}
+		if i > 0 {
+			c.WaitAck(ids[i-1])
+		}
+	}
+}
+
+// A connection that asks without end is told to ask less.
+func TestTooManyRequestsInASecond(t *testing.T) {
+	b := start(t, setting{Wrap: (&asked{summarize: counted(7)}).wrap})
+	c := b.dial(v5("client"))
+	busy := func() bool {
+		c.Publish("$inbox/summary", "", 0)
+		return codeOf(t, c.NextPublish()) == "busy"
+	}
+	for range 100 { // at once
+		if busy() {
+			t.Fatal("busy within the first 100")
+		}
+	}
+	for i := 0; !busy(); i++ {
+		if i == 2000 {
+			t.Fatal("2000 requests one behind the other are all answered")
+		}
+	}
+	mqtttest.Eventually(t, func() bool { return !busy() }, "a request is answered again")
+}
+
+// Floods cost the one who sends them, and nobody else.
+func TestFloodOfRequests(t *testing.T) {
+	b := start(t, setting{Options: hooks.Options{OutBytes: 4 << 10}, Wrap: (&asked{summarize: counted(7)}).wrap})
+	flooder := b.dial(v5("flooder"))
+	flooder.Freeze()
+	for range 2000 { // 8 MB to be answered, more than sockets hold
+		flooder.Publish("$inbox/nothing", "", 0, answering("r", strings.Repeat("x", 4<<10)))
+	}
+	mqtttest.Eventually(t, func() bool { return b.hook.Counts().Unanswered > 0 }, "answers are left out")
+	other := b.dial(v3("other"))
+	other.Publish("$inbox/summary", "", 0)
+	if code := codeOf(t, other.NextPublish()); code != "" {
+		t.Errorf("the other is answered with %q", code)
+	}
+	flooder.Thaw()
+	flooder.Ping() // all of it is worked off
+	mqtttest.Eventually(t, func() bool {
+		flooder.WaitAck(flooder.Publish("$inbox/summary", "", 1, answering("again", "")))
+		for pk, ok := flooder.Next(0); ok; pk, ok = flooder.Next(0) {
+			if pk.TopicName == "again" && codeOf(t, pk) == "" {
+				return true
+			}
+		}
+		return false
+	}, "the flooder is answered again")
+}
+
+// Answers wait for a client that does not read, and what it publishes does not.
+func TestAnswersWaitForRoom(t *testing.T) {
+	topics := make([]inbox.Tally, 200)
+	for i := range topics {
+		topics[i].Name = strings.Repeat("x", 1000) + fmt.Sprint(i)
+	}
+	b := start(t, setting{Options: hooks.Options{OutBytes: 4 << 10}, Wrap: (&asked{summarize: func(context.Context, inbox.Receiver) (inbox.Summary, error) {
+		return inbox.Summary{Position: 1, Topics: topics}, nil
+	}}).wrap})
+	receiver := b.dial(v5("receiver"))
+	receiver.Subscribe("a", 1)
+	slow := b.dial(v5("slow"))
+	slow.Freeze()
+	for i := range 60 { // 12 MB, more than sockets hold
+		slow.Publish("$inbox/summary", "", 0, answering("r", fmt.Sprint(i)))
+		slow.Publish("a", fmt.Sprint(i), 0)
+	}
+	for i := range 60 {
+		if pk := receiver.NextPublish(); string(pk.Payload) != fmt.Sprint(i) {
+			t.Fatalf("message %d is %s", i, mqtttest.Describe(pk))
+		}
+	}
+	slow.Thaw()
+	for last := -1; last < 1000; { // a last request is answered behind all others
+		slow.WaitAck(slow.Publish("$inbox/summary", "", 1, answering("r", "1000")))
+		for pk, ok := slow.Next(0); ok; pk, ok = slow.Next(0) {
+			if codeOf(t, pk) != "" {
+				continue // too many at a time
+			}
+			n, err := strconv.Atoi(string(pk.Properties.CorrelationData))
+			if err != nil || n <= last {
+				t.Errorf("the answer to request %d is followed by %s", last, mqtttest.Describe(pk))
+			}
+			last = n
+		}
+	}
+}
+
+// No answer is larger than what the client takes, and one for which there is no
+// room at all is left out: the request is acknowledged all the same.
+func TestAnswersFitTheClient(t *testing.T) {
+	topics := make([]inbox.Tally, 200)
+	for i := range topics {
+		topics[i].Name = fmt.Sprintf("some/topic/%d", i)
+	}
+	store := &asked{summarize: func(context.Context, inbox.Receiver) (inbox.Summary, error) {
+		return inbox.Summary{Position: 1, Topics: topics}, nil
+	}}
+	b := start(t, setting{Wrap: store.wrap})
+	for _, c := range []struct {
+		size uint32
+		code string
+	}{{32, "none"}, {100, "none"}, {300, "too_large"}, {2000, ""}, {10000, ""}} {
+		o := v5("client")
+		o.MaxPacketSize = c.size
+		o.Clean = true
+		client := b.dial(o)
+		before := b.hook.Counts().Unanswered
+		client.PublishAndWait("$inbox/summary", "", 1, answering("response/topic", "correlation data"))
+		client.Ping()
+		answer, ok := client.Next(0)
+		switch unanswered := b.hook.Counts().Unanswered - before; {
+		case c.code == "none":
+			if ok || unanswered != 1 {
+				t.Errorf("%d bytes: got %s, %d are left out", c.size, mqtttest.Describe(answer), unanswered)
+			}
+		case !ok || unanswered != 0:
+			t.Errorf("%d bytes: no answer, %d are left out", c.size, unanswered)
+		case codeOf(t, answer) != c.code:
+			t.Errorf("%d bytes: answered with %s", c.size, answer.Payload)
+		case uint32(answer.FixedHeader.Remaining)+2 > c.size:
+			t.Errorf("%d bytes: the answer has %d and its header", c.size, answer.FixedHeader.Remaining)
+		}
+		client.Disconnect()
+	}
+}
+
+// A request of QoS 2 has its handshake without the store. Sent again it is
+// answered again.
+func TestRequestOfQoS2(t *testing.T) {
+	store := &asked{summarize: counted(7)}
+	b := start(t, setting{Wrap: store.wrap})
+	for _, o := range []mqtttest.Options{v3("old"), v5("new")} {
+		o.ManualRelease = true
+		c := b.dial(o)
+		id := c.Publish("$inbox/summary", "", 2)
+		c.NextPublish()
+		c.NextOf(packets.Pubrec)
+		c.Publish("$inbox/summary", "", 2, mqtttest.WithID(id), mqtttest.Dup)
+		c.NextPublish()
+		c.NextOf(packets.Pubrec)
+		c.Release(id)
+		if pubcomp := c.NextOf(packets.Pubcomp); pubcomp.PacketID != id || pubcomp.ReasonCode != 0 {
+			t.Errorf("version %d: got %s", o.Version, mqtttest.Describe(pubcomp))
+		}
+		if c.Release(id); o.Version == 5 { // unknown by now
+			if pubcomp := c.NextOf(packets.Pubcomp); pubcomp.ReasonCode != packets.ErrPacketIdentifierNotFound.Code {
+				t.Errorf("got %s", mqtttest.Describe(pubcomp))
+			}
+		}
+		b.subscribed(v5("receiver"), "a", 2)
+		c.Publish("a", "a message under the same id", 2, mqtttest.WithID(id))
+		c.NextOf(packets.Pubrec)
+		c.Cut()
+		receiver := b.dial(v5("receiver"))
+		if pk := receiver.NextPublish(); string(pk.Payload) != "a message under the same id" {
+			t.Errorf("got %s", mqtttest.Describe(pk))
+		}
+		receiver.Disconnect()
+	}
+}
+
+// A connection that ends, or is taken over, does not wait for what is only read,
+// and the next one is answered.
+func TestConnectionEndsWhileItIsAnswered(t *testing.T) {
+	hold := newGate()
+	store := &asked{summarize: hold.summarize}
+	b := start(t, setting{Wrap: store.wrap})
+	first := b.dial(v5("client"))
+	for range 5 {
+		first.Publish("$inbox/summary", "", 1)
+	}
+	hold.came(t)
+	second := b.dial(v5("client"))
+	if code := first.WaitDisconnect(); code != packets.ErrSessionTakenOver.Code {
+		t.Errorf("disconnected with %#x", code)
+	}
+	second.Publish("$inbox/summary", "", 1)
+	hold.came(t)
+	second.Cut()
+	third := b.dial(v5("client"))
+	close(hold.opened)
+	third.Publish("$inbox/summary", "", 1)
+	if code := codeOf(t, third.NextPublish()); code != "" {
+		t.Errorf("answered with %q", code)
+	}
+}
+
+// What changes something is done also for a client that asks and leaves, and is
+// done before its next connection begins.
+func TestRequestOfAClientThatLeaves(t *testing.T) {
+	hold := newGate()
+	var mu sync.Mutex
+	done := 0
+	store := &asked{summarize: counted(7), acknowledge: func(ctx context.Context, _ inbox.Receiver) (int, error) {
+		err := hold.wait(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			done++
+		}
+		return 1, err
+	}}
+	b := start(t, setting{Wrap: store.wrap})
+	c := b.dial(v5("client"))
+	c.Publish("$inbox/ack", `{"all":true}`, 0)
+	hold.came(t)
+	c.Publish("$inbox/ack", `{"all":true}`, 0)
+	c.Ping()
+	c.Cut()
+	close(hold.opened)
+	b.dial(v5("client"))
+	mu.Lock()
+	defer mu.Unlock()
+	if done != 2 {
+		t.Errorf("%d of 2 requests are done", done)
+	}
+}
+
+// The program itself has no inbox there.
+func TestProgramDoesNotPublishToInboxes(t *testing.T) {
+	b := start(t, setting{Mochi: func(o *mqtt.Options) { o.InlineClient = true }})
+	c := b.dial(v5("client"))
+	c.Subscribe("$inbox/#", 1)
+	for qos := range byte(3) {
+		if err := b.server.Publish("$inbox/summary/answer", []byte("forged"), false, qos); err != nil {
+			t.Error(err)
+		}
+	}
+	c.Ping()
+	c.Silent(20 * time.Millisecond)
+}
