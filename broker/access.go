@@ -37,7 +37,8 @@ type Client struct {
 // everyone in.
 //
 // mochi admits what any of its hooks allows, so this is the only hook that
-// answers these questions.
+// answers these questions, but for what clients ask their own inboxes, which the
+// inbox hook allows everyone.
 type accessHook struct {
 	mqtt.HookBase
 	access Access

@@ -105,6 +105,7 @@ func (b *Broker) attach() error {
 		SessionExpiryV3: b.options.SessionExpiry,
 		KeepQoS0:        b.options.KeepQoS0,
 		Metadata:        b.options.Metadata,
+		ModeOf:          modeOf(b.options.PullUsers),
 		MaxKeepAlive:    uint16(b.options.MaxKeepAlive / time.Second),
 		MayPublish:      func(cl *mqtt.Client, topic string) bool { return access.OnACLCheck(cl, topic, true) },
 		Log:             b.options.Log,
@@ -123,6 +124,24 @@ func (b *Broker) attach() error {
 		return fmt.Errorf("add $SYS hook: %w", err)
 	}
 	return b.listen()
+}
+
+// modeOf returns the function that hooks ask for the mode of a user, nil if it is
+// nobody's.
+func modeOf(pullUsers []string) func(user string) inbox.Mode {
+	if len(pullUsers) == 0 {
+		return nil
+	}
+	pulls := make(map[string]bool, len(pullUsers))
+	for _, user := range pullUsers {
+		pulls[user] = true
+	}
+	return func(user string) inbox.Mode {
+		if pulls[user] {
+			return inbox.ModePull
+		}
+		return inbox.ModeKept
+	}
 }
 
 // listen binds every address and gives the listeners to the mochi server.

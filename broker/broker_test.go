@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -331,6 +332,56 @@ func TestAccessIsAsked(t *testing.T) {
 	}
 	if code := alice.WaitAck(alice.Publish("to/bob", "x", 1)).ReasonCode; code != 0x87 {
 		t.Errorf("PUBACK for what is not: %#x, want 0x87", code)
+	}
+}
+
+// Access rules are about topics of messages. What a client asks its own inbox, and
+// the subscription that its library may make for the answer, is not asked about.
+func TestAccessIsNotAskedAboutTheOwnInbox(t *testing.T) {
+	o := quietOptions()
+	o.Access = denying{t}
+	b, _ := serve(t, o)
+	for _, version := range []byte{4, 5} {
+		alice := mqtttest.Dial(t, b.Addresses()[0], mqtttest.Options{ClientID: "a", Version: version, Clean: true})
+		if code := alice.Subscribe("$inbox/summary/answer", 1); code != 1 {
+			t.Errorf("SUBACK %#x", code)
+		}
+		alice.PublishAndWait("$inbox/summary", "", 1)
+		if pk := alice.NextPublish(); !strings.HasPrefix(string(pk.Payload), `{"position":`) {
+			t.Errorf("answered with %s", pk.Payload)
+		}
+		alice.Disconnect()
+	}
+}
+
+// denying lets everyone connect and do nothing.
+type denying struct{ t *testing.T }
+
+func (denying) Connect(Client, []byte) bool { return true }
+
+func (a denying) Publish(_ Client, topic string) bool {
+	a.t.Errorf("asked about publishing to %s", topic)
+	return false
+}
+
+func (a denying) Subscribe(_ Client, filter string) bool {
+	a.t.Errorf("asked about subscribing to %s", filter)
+	return false
+}
+
+// The operator has some users' inboxes wait to be asked for.
+func TestPullUsers(t *testing.T) {
+	o := quietOptions()
+	o.PullUsers = []string{"app", "bot"}
+	b, _ := serve(t, o)
+	for user, want := range map[string]string{"app": "pull", "bot": "pull", "alice": "push", "": "push"} {
+		client := mqtttest.Dial(t, b.Addresses()[0], mqtttest.Options{
+			ClientID: "c", Version: 5, Clean: true, Username: user,
+			UserProperties: []packets.UserProperty{{Key: "inbox-metadata", Val: "on"}},
+		})
+		if got := client.Properties.User; len(got) != 1 || got[0] != (packets.UserProperty{Key: "inbox-mode", Val: want}) {
+			t.Errorf("user %q is told %v, want mode %s", user, got, want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +88,11 @@ type Options struct {
 	// unless they decline it by the user property inbox-metadata: off in CONNECT.
 	// Without it those are told that ask for it by inbox-metadata: on.
 	Metadata bool
+
+	// PullUsers are users whose inboxes are in pull mode: what was stored while such a
+	// client was away waits until it asks for it, see docs/protocol.md. A client says
+	// otherwise by the user property inbox-mode: push in CONNECT.
+	PullUsers []string
 
 	// Access decides who may connect and use which topics. Nil lets everyone
 	// do everything; the broker then listens on loopback addresses and unix
@@ -192,6 +198,9 @@ func (o Options) validateStoring() error {
 	var errs []error
 	if o.Retention > 0 && o.Retention < MinRetention {
 		errs = append(errs, fmt.Errorf("retention %v: choose %v or more, or less than 0 for ever", o.Retention, MinRetention))
+	}
+	if slices.Contains(o.PullUsers, "") {
+		errs = append(errs, errors.New("pull user: the name is empty; name a user"))
 	}
 	if o.StreamFrom < -1 {
 		errs = append(errs, fmt.Errorf("group stream from %d: choose 1 or more sessions, 0 for the default, or -1 for never", o.StreamFrom))

@@ -48,6 +48,8 @@ func TestValidate(t *testing.T) {
 		{"kept for ever", Options{Dir: "d", Retention: -1}, ""},
 		{"kept for a second", Options{Dir: "d", Retention: time.Second}, ""},
 		{"hardly kept", Options{Dir: "d", Retention: time.Nanosecond}, "retention 1ns: choose 1s or more"},
+		{"users who pull", Options{Dir: "d", PullUsers: []string{"app"}}, ""},
+		{"nobody who pulls", Options{Dir: "d", PullUsers: []string{"app", ""}}, "pull user: the name is empty"},
 		{"never a stream", Options{Dir: "d", StreamFrom: -1}, ""},
 		{"less than never a stream", Options{Dir: "d", StreamFrom: -2}, "group stream from -2: choose 1 or more"},
 		{"filters", Options{Dir: "d", Push: []string{"a", "/", "+", "#", "a/+/b/#", "$SYS/#"}, Pull: []string{"a/", "+/+", "/#"}}, ""},

@@ -74,6 +74,7 @@ func TestCommandsThatFail(t *testing.T) {
 		{"negative time to keep", []string{"serve", "--retention=-1s"}, exitUsage, []string{"retention -1s: choose 1s or more, or 0s for ever"}},
 		{"negative times", []string{"serve", "--connect-timeout=-1s", "--stop-timeout=-1s", "--max-keep-alive=-1s"}, exitUsage, []string{"connect timeout -1s: choose", "stop timeout -1s: choose", "keep alive -1s: choose"}},
 		{"origin without WebSocket", []string{"serve", "--origin", "*"}, exitUsage, []string{`origin "*"`, "--ws"}},
+		{"nobody who pulls", []string{"serve", "--pull-user", ""}, exitUsage, []string{"pull user: the name is empty"}},
 		{"less than never a stream", []string{"serve", "--group-stream-from=-2"}, exitUsage, []string{"group stream from -2: choose 1 or more", "-1 for never"}},
 		{"no filters", []string{"serve", "--group-push", "", "--group-pull", "a/#/b"}, exitUsage, []string{`group push ""`, `group pull "a/#/b"`, "as in a/+/b or a/#"}},
 		{"port in use", []string{"serve", "--listen", taken.Addr().String()}, exitFailed, []string{taken.Addr().String(), "the port is in use"}},

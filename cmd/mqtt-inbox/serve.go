@@ -35,6 +35,8 @@ type serveCommand struct {
 
 	Metadata bool `group:"Telling" help:"Tell MQTT 5 receivers the id, time and sender of each message, as user properties, unless they decline it by the user property inbox-metadata: off in CONNECT. Without this, those are told that ask for it by inbox-metadata: on."`
 
+	PullUser []string `group:"Telling" sep:"none" placeholder:"NAME" help:"User whose inboxes wait until they are asked for, and are not delivered when the client comes back, unless it says so by the user property inbox-mode: push in CONNECT; may be repeated. What comes while it is connected is delivered."`
+
 	Data string `group:"Storing" default:"data" placeholder:"DIR" help:"Directory of everything that is stored; created if missing (default: ${default})."`
 
 	Retention time.Duration `group:"Storing" default:"${retention}" placeholder:"TIME" help:"How long a message that nobody has read is kept if it does not expire earlier; 0s for ever (default: ${default})."`
@@ -141,6 +143,7 @@ func (c *serveCommand) options(env *environment) broker.Options {
 		Retention:        retention,
 		KeepQoS0:         c.KeepQoS0,
 		Metadata:         c.Metadata,
+		PullUsers:        c.PullUser,
 		StreamFrom:       c.GroupStreamFrom,
 		Push:             c.GroupPush,
 		Pull:             c.GroupPull,
