@@ -14,6 +14,7 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,12 +36,13 @@ type setting struct {
 	Mochi func(*mqtt.Options)
 	Hooks []mqtt.Hook
 	Wrap  func(inbox.Store) inbox.Store
+	Keep  keeping
 }
 
 // start starts a broker on an empty store, which ends with the test.
 func start(t testing.TB, o setting) *broker {
 	t.Helper()
-	b := &broker{t: t, store: engine.open(t), options: o}
+	b := &broker{t: t, store: engine.open(t, o.Keep), options: o}
 	b.serve()
 	t.Cleanup(func() {
 		b.close()
@@ -69,7 +71,11 @@ func (b *broker) serve() {
 	if b.options.Wrap != nil {
 		store = b.options.Wrap(store)
 	}
-	hook, err := hooks.New(store, b.options.Options)
+	options := b.options.Options
+	if b.options.Keep.Rewind > 0 {
+		options.Pull = pull.New(store, pull.Options{Rewind: true, Log: options.Log})
+	}
+	hook, err := hooks.New(store, options)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -78,11 +84,11 @@ func (b *broker) serve() {
 	capabilities.MaximumPacketSize = 1 << 20
 	capabilities.MaximumClientWritesPending = 256
 	capabilities.TopicAliasMaximum = 10
-	options := &mqtt.Options{Capabilities: capabilities, Logger: quiet, SysTopicResendInterval: 1}
+	server := &mqtt.Options{Capabilities: capabilities, Logger: quiet, SysTopicResendInterval: 1}
 	if b.options.Mochi != nil {
-		b.options.Mochi(options)
+		b.options.Mochi(server)
 	}
-	b.server = mqtt.New(options)
+	b.server = mqtt.New(server)
 	b.hook = hook
 	for _, h := range append([]mqtt.Hook{new(auth.AllowHook)}, b.options.Hooks...) {
 		if err := b.server.AddHook(h, nil); err != nil {

@@ -3,6 +3,7 @@ package hooks_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
@@ -13,18 +14,31 @@ import (
 // INBOX_ENGINE is badger. open makes an empty store, reopen is a restart on the
 // same data.
 var engine = struct {
-	open   func(testing.TB) inbox.Store
+	open   func(testing.TB, keeping) inbox.Store
 	reopen func(testing.TB, inbox.Store) inbox.Store
 }{
-	open:   func(testing.TB) inbox.Store { return memory.New() },
+	open: func(_ testing.TB, k keeping) inbox.Store {
+		return memory.New(memory.Options{History: k.History, Rewind: k.Rewind})
+	},
 	reopen: func(_ testing.TB, s inbox.Store) inbox.Store { return s.(*memory.Store).Reopen() },
+}
+
+// keeping is what a store keeps beside what is unread.
+type keeping struct {
+	History []inbox.Kept
+	Rewind  time.Duration
 }
 
 func init() {
 	if os.Getenv("INBOX_ENGINE") != "badger" {
 		return
 	}
-	engine.open = func(t testing.TB) inbox.Store { return openDisk(t, t.TempDir()) }
+	engine.open = func(t testing.TB, k keeping) inbox.Store {
+		if len(k.History) > 0 || k.Rewind > 0 {
+			t.Skip("this engine keeps neither history nor what was acknowledged")
+		}
+		return openDisk(t, t.TempDir())
+	}
 	engine.reopen = func(t testing.TB, s inbox.Store) inbox.Store {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -76,6 +76,14 @@ func (c *Client) NextPublish() packets.Packet {
 	return c.NextOf(packets.Publish)
 }
 
+// NextOn waits for the next message with this topic, and leaves the others.
+func (c *Client) NextOn(topic string) packets.Packet {
+	c.t.Helper()
+	return c.await("a message on "+topic, func(pk packets.Packet) bool {
+		return pk.FixedHeader.Type == packets.Publish && pk.TopicName == topic
+	})
+}
+
 // Collect waits for n messages.
 func (c *Client) Collect(n int) []packets.Packet {
 	c.t.Helper()
