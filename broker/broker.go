@@ -13,6 +13,7 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
 )
 
 // ErrStopTimeout is returned by [Broker.Close] if something did not end in
@@ -23,9 +24,12 @@ var ErrStopTimeout = errors.New("broker did not stop in time")
 type Broker struct {
 	options   Options
 	store     inbox.Store
+	service   *pull.Service
 	server    *mqtt.Server
 	hook      *hooks.Hook
 	endpoints []*endpoint
+	api       *api
+	http      []*httpListener
 	failed    chan error // the first listener that failed
 
 	mu      sync.Mutex // guards serving and closing
@@ -61,6 +65,8 @@ func New(o Options) (*Broker, error) {
 		failed:  make(chan error, 1),
 		stopped: make(chan struct{}),
 	}
+	b.service = newService(store, o)
+	b.api = newAPI(b)
 	if err := b.attach(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -75,6 +81,16 @@ func openStore(o Options) (inbox.Store, error) {
 		Dir: o.Dir, Retention: o.Retention, KeepQoS0: o.KeepQoS0,
 		StreamFrom: o.StreamFrom, Push: o.Push, Pull: o.Pull, Log: o.Log,
 	})
+}
+
+// newService returns what answers receivers who ask for their inboxes, and
+// readers of history.
+func newService(store inbox.Store, o Options) *pull.Service {
+	options := pull.Options{Rewind: o.Rewind > 0, Log: o.Log}
+	if o.Access != nil {
+		options.Rules = readRules{o.Access}
+	}
+	return pull.New(store, options)
 }
 
 // newServer returns a mochi server that leaves to the hook what the hook does.
@@ -107,6 +123,7 @@ func (b *Broker) attach() error {
 		Metadata:        b.options.Metadata,
 		ModeOf:          modeOf(b.options.PullUsers),
 		MaxKeepAlive:    uint16(b.options.MaxKeepAlive / time.Second),
+		Pull:            b.service,
 		MayPublish:      func(cl *mqtt.Client, topic string) bool { return access.OnACLCheck(cl, topic, true) },
 		Log:             b.options.Log,
 	})
@@ -167,6 +184,13 @@ func (b *Broker) listen() error {
 			return err
 		}
 	}
+	for _, address := range b.options.HTTP {
+		l, err := listenTCP(address)
+		if err != nil {
+			return err
+		}
+		b.http = append(b.http, newHTTPListener(l, b.api, b.options))
+	}
 	return nil
 }
 
@@ -176,12 +200,7 @@ func (b *Broker) add(protocol string, l net.Listener, err error) error {
 		return err
 	}
 	id := fmt.Sprintf("%s-%d", protocol, len(b.endpoints)+1)
-	e := newEndpoint(id, protocol, l, b.options.Log, func(err error) {
-		select {
-		case b.failed <- fmt.Errorf("listener %s %s failed: %w", protocol, l.Addr(), err):
-		default: // one is enough to end
-		}
-	})
+	e := newEndpoint(id, protocol, l, b.options.Log, b.failing(protocol, l))
 	b.endpoints = append(b.endpoints, e)
 	if err := b.server.AddListener(b.hook.Listener(e)); err != nil {
 		return fmt.Errorf("add listener %s %s: %w", protocol, l.Addr(), err)
@@ -189,12 +208,25 @@ func (b *Broker) add(protocol string, l net.Listener, err error) error {
 	return nil
 }
 
+// failing returns what to call when a listener can no longer do its work.
+func (b *Broker) failing(protocol string, l net.Listener) func(error) {
+	return func(err error) {
+		select {
+		case b.failed <- fmt.Errorf("listener %s %s failed: %w", protocol, l.Addr(), err):
+		default: // one is enough to end
+		}
+	}
+}
+
 // Addresses returns what the broker listens on, in the order TCP, WebSocket,
-// unix sockets of the options: "host:port" with the real port, or the path.
+// unix sockets, HTTP of the options: "host:port" with the real port, or the path.
 func (b *Broker) Addresses() []string {
-	addresses := make([]string, len(b.endpoints))
-	for i, e := range b.endpoints {
-		addresses[i] = e.Address()
+	addresses := make([]string, 0, len(b.endpoints)+len(b.http))
+	for _, e := range b.endpoints {
+		addresses = append(addresses, e.Address())
+	}
+	for _, h := range b.http {
+		addresses = append(addresses, h.listener.Addr().String())
 	}
 	return addresses
 }
@@ -236,6 +268,10 @@ func (b *Broker) start() error {
 		e.serving.Add(1)
 		b.options.Log.Info("listening", "protocol", e.protocol, "address", e.Address())
 	}
+	for _, h := range b.http {
+		h.start(b.failing("http", h.listener))
+		b.options.Log.Info("listening", "protocol", "http", "address", h.listener.Addr().String())
+	}
 	return b.server.Serve() // cannot fail: it has no listeners or hooks to load
 }
 
@@ -261,8 +297,12 @@ func (b *Broker) Close() error {
 func (b *Broker) stop(start time.Time) error {
 	left := func() time.Duration { return b.options.StopTimeout - time.Since(start) }
 
-	// The listeners take nobody new, the clients are told [MQTT-4.13.1-1] and cut
-	// off if they do not go, and their sessions are given back to the store.
+	// The listeners take nobody new. What was asked over HTTP is answered.
+	if !finishes(left(), func() { b.stopHTTP(min(httpGrace, left()/2)) }) {
+		return fmt.Errorf("%w: requests over HTTP are still under way", ErrStopTimeout)
+	}
+	// The clients are told [MQTT-4.13.1-1] and cut off if they do not go, and their
+	// sessions are given back to the store.
 	if !finishes(left(), b.stopServer) {
 		return fmt.Errorf("%w: connections are still open", ErrStopTimeout)
 	}
@@ -275,6 +315,19 @@ func (b *Broker) stop(start time.Time) error {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
+}
+
+// stopHTTP returns when all requests have ended: those that have begun may take
+// as long as grace says, and then are cut off.
+func (b *Broker) stopHTTP(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	var stopping sync.WaitGroup
+	for _, h := range b.http {
+		stopping.Go(func() { h.stop(ctx) })
+	}
+	stopping.Wait()
+	b.api.wait()
 }
 
 // stopServer returns when the server and the hook have ended.

@@ -8,7 +8,8 @@
 //	err = b.Serve(ctx) // until ctx ends
 //
 // A program that has a broker inside publishes with [Broker.Publish], which
-// returns when the message is stored, and receives with [Broker.Subscribe].
+// returns when the message is stored, and receives with [Broker.Subscribe]. What
+// can be asked for over HTTP, see [Options], stands in openapi.json.
 //
 // What it guarantees: New returns with every socket bound and the store open,
 // or with an error and nothing left behind. Without an [Access] and without
@@ -17,6 +18,6 @@
 // has returned no goroutine is left, unless StopTimeout ran out.
 //
 // Goroutines: one that accepts per listener, one per connection, the HTTP
-// server's per WebSocket listener, and those of the mochi server, the hook and
-// the store. [Broker.Close] ends and awaits them all.
+// server's per WebSocket and HTTP listener, and those of the mochi server, the hook
+// and the store. [Broker.Close] ends and awaits them all.
 package broker

@@ -21,6 +21,7 @@ const (
 	DefaultWindow         = 512
 	DefaultSessionExpiry  = 7 * 24 * 60 * 60
 	DefaultRetention      = 7 * 24 * time.Hour
+	DefaultKeep           = 180 * 24 * time.Hour // what the command takes for History where nothing is said
 	DefaultConnectTimeout = 10 * time.Second
 	DefaultStopTimeout    = 10 * time.Second
 )
@@ -34,6 +35,8 @@ const (
 	MaxPacketSize = 1<<20 - 2*64<<10 - 16<<10
 
 	MinRetention      = time.Second
+	MinRewind         = time.Second
+	MinKeep           = time.Second
 	MinConnectTimeout = time.Millisecond
 	MaxConnectTimeout = 24 * time.Hour
 	MinStopTimeout    = time.Millisecond
@@ -49,10 +52,14 @@ type Options struct {
 	WebSocket []string
 	Unix      []string
 
-	// Origins are the web sites whose pages may use the WebSocket listeners,
-	// as "https://example.org", or "*" for every page of every site. A page
-	// from the listener's own address and clients outside browsers always may. They
-	// are refused where there is no WebSocket listener.
+	// HTTP is where the broker answers requests over HTTP, "host:port". What it
+	// answers, and to whom, stands in docs/protocol.md. Empty for nowhere.
+	HTTP []string
+
+	// Origins are the web sites whose pages may use the WebSocket and HTTP
+	// listeners, as "https://example.org", or "*" for every page of every site. A
+	// page from the listener's own address and clients outside browsers always may.
+	// They are refused where there is neither listener.
 	Origins []string
 
 	// Dir is the data directory. It is created if it does not exist, and used
@@ -69,6 +76,18 @@ type Options struct {
 	// KeepQoS0 keeps messages of QoS 0 for receivers who are away and whose
 	// subscription has QoS 1 or 2. A Store of the caller's must be opened for it.
 	KeepQoS0 bool
+
+	// History names the filters whose messages are kept for a time, whoever has
+	// read them: those of QoS 1 and 2, and with KeepQoS0 all. Each filter is named
+	// once; Keep is 1 s or more, or 0 for ever. Filters of shared subscriptions, and
+	// others that begin with $, are refused. What is kept of a filter that is named no
+	// more is deleted. A Store of the caller's must be opened for it.
+	History []inbox.Kept
+
+	// Rewind is how long after it was stored a message can be had again by a receiver
+	// that has lost its memory and starts again, though it was acknowledged, 1 s or
+	// more. 0 for not at all. A Store of the caller's must be opened for it.
+	Rewind time.Duration
 
 	// StreamFrom is how many sessions that outlive their connections must be
 	// subscribed to one filter for its messages to be stored once for all of them,
@@ -178,13 +197,16 @@ func (o Options) Validate() error {
 	for _, address := range o.WebSocket {
 		errs = append(errs, o.validateAddress(address))
 	}
+	for _, address := range o.HTTP {
+		errs = append(errs, o.validateAddress(address))
+	}
 	for _, path := range o.Unix {
 		if path == "" {
 			errs = append(errs, errors.New("unix socket: the path is empty; name a file"))
 		}
 	}
-	if len(o.Origins) > 0 && len(o.WebSocket) == 0 {
-		errs = append(errs, fmt.Errorf("origin %q: nothing listens for WebSocket, which alone has origins; add an address with --ws, or leave the origin out", o.Origins[0]))
+	if len(o.Origins) > 0 && len(o.WebSocket)+len(o.HTTP) == 0 {
+		errs = append(errs, fmt.Errorf("origin %q: nothing listens for WebSocket or HTTP, which alone have origins; add an address with --ws or --http, or leave the origin out", o.Origins[0]))
 	}
 	if o.Store == nil && o.Dir == "" {
 		errs = append(errs, errors.New("data directory: none given; name one"))
@@ -202,6 +224,10 @@ func (o Options) validateStoring() error {
 	if slices.Contains(o.PullUsers, "") {
 		errs = append(errs, errors.New("pull user: the name is empty; name a user"))
 	}
+	if o.Rewind != 0 && o.Rewind < MinRewind {
+		errs = append(errs, fmt.Errorf("rewind %v: choose %v or more, or 0s for none", o.Rewind, MinRewind))
+	}
+	errs = append(errs, validateHistory(o.History))
 	if o.StreamFrom < -1 {
 		errs = append(errs, fmt.Errorf("group stream from %d: choose 1 or more sessions, 0 for the default, or -1 for never", o.StreamFrom))
 	}
@@ -210,6 +236,30 @@ func (o Options) validateStoring() error {
 	}
 	for _, pattern := range o.Pull {
 		errs = append(errs, validatePattern("group pull", pattern))
+	}
+	return errors.Join(errs...)
+}
+
+// validateHistory checks each filter that is kept, and that none is named twice.
+func validateHistory(history []inbox.Kept) error {
+	var errs []error
+	named := make(map[string]bool, len(history))
+	for _, k := range history {
+		switch {
+		case strings.HasPrefix(k.Filter, "$"):
+			errs = append(errs, fmt.Errorf("history %q: what begins with $ is the server's own or shared, and not kept; name other filters", k.Filter))
+		case !inbox.ValidFilter(k.Filter):
+			errs = append(errs, fmt.Errorf("history %q: this is no topic filter; choose one in which + and # are whole levels, and # is the last, as in a/+/b or a/#", k.Filter))
+		case named[k.Filter]:
+			errs = append(errs, fmt.Errorf("history %q: this filter is named twice; name it once", k.Filter))
+		}
+		named[k.Filter] = true
+		if k.Keep != 0 && k.Keep < MinKeep.Milliseconds() {
+			errs = append(errs, fmt.Errorf("history %q, kept for %v: choose %v or more, or 0s for ever", k.Filter, time.Duration(k.Keep)*time.Millisecond, MinKeep))
+		}
+		if k.Bytes < 0 {
+			errs = append(errs, fmt.Errorf("history %q, %d bytes: choose 1 or more, or 0 for no limit", k.Filter, k.Bytes))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -30,6 +30,15 @@ func (b *Broker) Publish(ctx context.Context, topic string, payload []byte, set 
 		return inbox.Receipt{}, fmt.Errorf("publish: %w", err)
 	}
 
+	receipt, err := b.append(ctx, e)
+	if err != nil {
+		return receipt, fmt.Errorf("publish: %w", err)
+	}
+	return receipt, nil
+}
+
+// append stores a message that was checked, and waits until it is stored.
+func (b *Broker) append(ctx context.Context, e *inbox.Envelope) (inbox.Receipt, error) {
 	type outcome struct {
 		receipt inbox.Receipt
 		err     error
@@ -38,11 +47,8 @@ func (b *Broker) Publish(ctx context.Context, topic string, payload []byte, set 
 	b.store.Append(ctx, e, func(r inbox.Receipt, err error) { stored <- outcome{r, err} })
 	select {
 	case o := <-stored:
-		if o.err != nil {
-			return o.receipt, fmt.Errorf("publish: %w", o.err)
-		}
-		return o.receipt, nil
+		return o.receipt, o.err
 	case <-ctx.Done():
-		return inbox.Receipt{}, fmt.Errorf("publish: wait until it is stored: %w", ctx.Err())
+		return inbox.Receipt{}, fmt.Errorf("wait until it is stored: %w", ctx.Err())
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -59,6 +61,7 @@ func run(env environment, args []string) int {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(env.stdout, env.stderr),
 		kong.Vars(defaults),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(mapTime)),
 	)
 	if err != nil {
 		return report(env, fmt.Errorf("command line: %w", err))

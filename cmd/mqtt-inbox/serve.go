@@ -21,6 +21,7 @@ var defaults = map[string]string{
 	"window":          fmt.Sprint(broker.DefaultWindow),
 	"session_expiry":  (broker.DefaultSessionExpiry * time.Second).String(),
 	"retention":       broker.DefaultRetention.String(),
+	"keep":            fmt.Sprintf("%dd", broker.DefaultKeep/day),
 	"connect_timeout": broker.DefaultConnectTimeout.String(),
 	"stop_timeout":    broker.DefaultStopTimeout.String(),
 }
@@ -28,7 +29,8 @@ var defaults = map[string]string{
 type serveCommand struct {
 	Listen []string `group:"Listening" sep:"none" placeholder:"HOST:PORT" help:"TCP address to listen on; may be repeated (default: ${address}, if there is no --ws and no --unix)."`
 	WS     []string `group:"Listening" name:"ws" sep:"none" placeholder:"HOST:PORT" help:"Address to listen on for MQTT over WebSocket; may be repeated."`
-	Origin []string `group:"Listening" sep:"none" placeholder:"URL" help:"Web site whose pages may use --ws, as in https://example.org, or * for all; may be repeated."`
+	HTTP   []string `group:"Listening" name:"http" sep:"none" placeholder:"HOST:PORT" help:"Address to answer HTTP requests on: inboxes, history, publishing; GET / there tells how; may be repeated."`
+	Origin []string `group:"Listening" sep:"none" placeholder:"URL" help:"Web site whose pages may use --ws and --http, as in https://example.org, or * for all; may be repeated."`
 	Unix   []string `group:"Listening" sep:"none" placeholder:"PATH" help:"Unix socket to listen on; may be repeated."`
 
 	AllowAnonymous bool `group:"Listening" help:"Let everyone in on any address. Without it, only addresses of this machine can be listened on."`
@@ -41,6 +43,9 @@ type serveCommand struct {
 
 	Retention time.Duration `group:"Storing" default:"${retention}" placeholder:"TIME" help:"How long a message that nobody has read is kept if it does not expire earlier; 0s for ever (default: ${default})."`
 	KeepQoS0  bool          `group:"Storing" name:"keep-qos0" help:"Keep messages of QoS 0, too, for receivers who are away, if their subscription has QoS 1 or 2."`
+
+	History []kept        `group:"Storing" sep:"none" placeholder:"FILTER[=TIME[,BYTES]]" help:"Filter whose messages are kept for all who may read them, whoever has read them, as in chat/#=180d,10GiB: for how long, 0s for ever (default: ${keep}), and the most that is kept, of which the oldest go first (default: no limit); may be repeated."`
+	Rewind  time.Duration `group:"Storing" placeholder:"TIME" help:"How long after it was stored a message can be had again by a receiver that has lost its memory and starts again, though it was acknowledged, as in 7d (default: not at all)."`
 
 	GroupStreamFrom int      `group:"Storing" default:"0" placeholder:"N" help:"Sessions that must be subscribed to one filter for its messages to be stored once for all of them, and not as a reference for each; 0 for the measured default, 32, and --group-stream-from=-1 for never."`
 	GroupPush       []string `group:"Storing" sep:"none" placeholder:"FILTER" help:"Filter, or pattern of filters, whose messages are stored as references however many sessions there are; has precedence over --group-pull; may be repeated."`
@@ -65,7 +70,7 @@ const collectAt = 50
 
 // Help explains what the help of the flags has in common.
 func (c *serveCommand) Help() string {
-	return "TIME is a number with its unit, or several: 90s, 15m, 168h, 1h30m."
+	return "TIME is a number with its unit, or several: 90s, 15m, 168h, 7d, 1h30m. BYTES is a number, with a unit or without: 1000000, 500MB, 10GiB."
 }
 
 // Run serves until the process is told to stop.
@@ -128,9 +133,14 @@ func (c *serveCommand) options(env *environment) broker.Options {
 	if retention == 0 {
 		retention = -1 // 0 is the default there
 	}
+	history := make([]inbox.Kept, len(c.History))
+	for i, k := range c.History {
+		history[i] = inbox.Kept(k)
+	}
 	return broker.Options{
 		TCP:              c.Listen,
 		WebSocket:        c.WS,
+		HTTP:             c.HTTP,
 		Origins:          c.Origin,
 		Unix:             c.Unix,
 		AllowAnonymous:   c.AllowAnonymous,
@@ -144,6 +154,8 @@ func (c *serveCommand) options(env *environment) broker.Options {
 		KeepQoS0:         c.KeepQoS0,
 		Metadata:         c.Metadata,
 		PullUsers:        c.PullUser,
+		History:          history,
+		Rewind:           c.Rewind,
 		StreamFrom:       c.GroupStreamFrom,
 		Push:             c.GroupPush,
 		Pull:             c.GroupPull,

@@ -1,0 +1,237 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
+)
+
+// heldStore holds History up until the test says so, or the request is given up.
+type heldStore struct {
+	inbox.Store
+	asked   chan struct{} // gets one for each call
+	release chan struct{}
+}
+
+func (s *heldStore) History(ctx context.Context, q inbox.Query) (inbox.Page, error) {
+	select {
+	case s.asked <- struct{}{}:
+	case <-ctx.Done():
+		return inbox.Page{}, ctx.Err()
+	}
+	select {
+	case <-s.release:
+	case <-ctx.Done():
+		return inbox.Page{}, ctx.Err()
+	}
+	return s.Store.History(ctx, q)
+}
+
+func dialHTTP(f *face) (net.Conn, error) {
+	return net.Dial("tcp", strings.TrimPrefix(f.base, "http://"))
+}
+
+func TestHTTPRefuses(t *testing.T) {
+	f := serveHTTP(t, httpOptions())
+	f.receiver("alice", "chat/#")
+	tests := []struct {
+		name         string
+		method, path string
+		body         any
+		status       int
+		code         string
+	}{
+		{"no such path", "GET", "/v2/history", nil, 404, pull.CodeNotFound},
+		{"no such part of an inbox", "GET", "/v1/inboxes/alice/secrets", nil, 404, pull.CodeNotFound},
+		{"no inbox", "GET", "/v1/inboxes/bob/summary", nil, 404, pull.CodeNoSession},
+		{"wrong method", "POST", "/v1/inboxes/alice/messages", "{}", 405, codeMethod},
+		{"wrong method", "GET", "/v1/messages", nil, 405, codeMethod},
+		{"method of nobody", "BREW", "/v1/history", nil, 405, codeMethod},
+		{"OPTIONS that no browser sends", "OPTIONS", "/v1/history", nil, 405, codeMethod},
+		{"unknown parameter", "GET", "/v1/inboxes/alice/messages?limt=3", nil, 400, pull.CodeBadRequest},
+		{"parameter of another operation", "GET", "/v1/history?ack=false", nil, 400, pull.CodeBadRequest},
+		{"client twice", "GET", "/v1/inboxes/alice/messages?client=bob", nil, 400, pull.CodeBadRequest},
+		{"parameter twice", "GET", "/v1/history?limit=1&limit=2", nil, 400, pull.CodeBadRequest},
+		{"no number", "GET", "/v1/history?limit=many", nil, 400, pull.CodeBadRequest},
+		{"neither true nor false", "GET", "/v1/inboxes/alice/messages?ack=perhaps", nil, 400, pull.CodeBadRequest},
+		{"not UTF-8", "GET", "/v1/history?topic=%FF", nil, 400, pull.CodeBadRequest},
+		{"broken escape", "GET", "/v1/history?topic=%2", nil, 400, pull.CodeBadRequest},
+		{"semicolon", "GET", "/v1/history?limit=1;topic=a", nil, 400, pull.CodeBadRequest},
+		{"no filter", "GET", "/v1/history?topic=a%23", nil, 400, pull.CodeBadRequest},
+		{"no order", "GET", "/v1/history?order=best", nil, 400, pull.CodeBadRequest},
+		{"no place", "GET", "/v1/history?after=there", nil, 400, pull.CodeBadRequest},
+		{"damaged cursor", "GET", "/v1/inboxes/alice/messages?after=" + strings.Repeat("A", 60), nil, 400, pull.CodeBadCursor},
+		{"no JSON", "POST", "/v1/inboxes/alice/acknowledge", "ids=1", 400, pull.CodeBadRequest},
+		{"JSON that goes on", "POST", "/v1/inboxes/alice/acknowledge", "{} {}", 400, pull.CodeBadRequest},
+		{"nothing to acknowledge", "POST", "/v1/inboxes/alice/acknowledge", "", 400, pull.CodeBadRequest},
+		{"unknown message", "POST", "/v1/inboxes/alice/acknowledge", pull.AckRequest{IDs: []string{"0000000000000063-00000000"}}, 404, pull.CodeUnknownID},
+		{"query beside a body", "POST", "/v1/inboxes/alice/acknowledge?all=true", "{}", 400, pull.CodeBadRequest},
+		{"huge request", "POST", "/v1/inboxes/alice/acknowledge", `{"topic":"` + strings.Repeat("a", 70_000) + `"}`, 413, pull.CodeTooLarge},
+		{"no mode", "PUT", "/v1/inboxes/alice/mode", pull.ModeRequest{Mode: "shove"}, 400, pull.CodeBadRequest},
+		{"unknown id", "DELETE", "/v1/history/abc", nil, 404, pull.CodeUnknownID},
+		{"nothing to delete", "DELETE", "/v1/history", nil, 400, pull.CodeBadRequest},
+
+		{"client id with a control character", "GET", "/v1/inboxes/a%0Ab/summary", nil, 400, pull.CodeBadRequest},
+		{"client id that is not UTF-8", "GET", "/v1/inboxes/%FF/summary", nil, 400, pull.CodeBadRequest},
+		{"inbox of a group", "GET", "/v1/inboxes/%00$share%2Fg%2Fchat/summary", nil, 400, pull.CodeBadRequest},
+		{"inbox of the broker's own", "GET", "/v1/history?client=local%00" + "1", nil, 400, pull.CodeBadRequest},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := *f
+			f.t = t
+			if code := f.refused(test.status, test.method, test.path, test.body); code != test.code {
+				t.Errorf("code %q, want %q", code, test.code)
+			}
+		})
+	}
+	if got := f.ask("HEAD", "/v1/history", nil); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "DELETE, GET" {
+		t.Errorf("HEAD: status %d, Allow %q", got.status, got.header.Get("Allow"))
+	}
+}
+
+// The names of clients are what they are, however odd.
+func TestHTTPClientNames(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, f *face) {
+		for id, escaped := range map[string]string{
+			"u/phone":     "u%2Fphone",
+			"a b":         "a%20b",
+			"a+b":         "a+b",
+			"50%":         "50%25",
+			"a?b#c":       "a%3Fb%23c",
+			"日本":          "%E6%97%A5%E6%9C%AC",
+			"../alice":    "..%2Falice",
+			"a/../../b//": "a%2F..%2F..%2Fb%2F%2F",
+			"summary":     "summary",
+			`"quoted"`:    "%22quoted%22",
+		} {
+			topic := "chat/" + strings.ReplaceAll(escaped, "+", "-")
+			f.receiver(id, topic)
+			f.publish(topic, "for "+id)
+			page := want[pull.MessagesAnswer](f, "GET", "/v1/inboxes/"+escaped+"/messages", nil)
+			if len(page.Messages) != 1 || page.Messages[0].Payload != "for "+id {
+				t.Errorf("%q: %+v", id, page.Messages)
+			}
+			if n := want[pull.AckAnswer](f, "POST", "/v1/inboxes/"+escaped+"/acknowledge", pull.AckRequest{All: true}).Acknowledged; n != 1 {
+				t.Errorf("%q: %d are acknowledged", id, n)
+			}
+		}
+	})
+}
+
+// Whoever does not end a request, or does not begin one, is cut off; and stopping
+// does not wait for them.
+func TestHTTPKeepsNoSilentConnection(t *testing.T) {
+	o := httpOptions()
+	o.ConnectTimeout = 50 * time.Millisecond
+	f := serveHTTP(t, o)
+	for _, beginning := range []string{"", "GET /v1/hist", "GET / HTTP/1.1\r\nHost: a\r\nX-"} {
+		conn, err := dialHTTP(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, beginning); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: the connection is kept", beginning)
+		}
+	}
+}
+
+func TestHTTPStopCutsOffTheSilent(t *testing.T) {
+	o := httpOptions()
+	o.StopTimeout = time.Second // half of which is for what has begun
+	f := serveHTTP(t, o)
+	silent, err := dialHTTP(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	slow, err := dialHTTP(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	const request = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+	if _, err := io.WriteString(slow, request); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(slow).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q: %v", line, err) // from now on the broker waits for the body
+	}
+	if err := f.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	for _, conn := range []net.Conn{silent, slow} {
+		if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Logf("cut off: %v", err) // a reset is as good
+		}
+	}
+}
+
+func TestHTTPHugeHeader(t *testing.T) {
+	f := serveHTTP(t, httpOptions())
+	if got := f.ask("GET", "/v1/history?topic="+strings.Repeat("a", 64<<10), nil); got.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("status %d", got.status)
+	}
+}
+
+func TestHTTPRequestsAreBounded(t *testing.T) {
+	o := httpOptions()
+	held := &heldStore{Store: o.Store, asked: make(chan struct{}), release: make(chan struct{})}
+	o.Store = held
+	f := serveHTTP(t, o)
+	statuses := make(chan int)
+	for range httpRequests {
+		go func() { statuses <- f.ask("GET", "/v1/history", nil).status }()
+		<-held.asked
+	}
+	got := f.ask("GET", "/v1/history", nil)
+	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+		t.Errorf("one more: status %d, header %v", got.status, got.header)
+	}
+	if got := f.ask("GET", "/health", nil); got.status != http.StatusOK {
+		t.Errorf("health: status %d", got.status)
+	}
+	close(held.release)
+	for range httpRequests {
+		if got := <-statuses; got != http.StatusOK {
+			t.Errorf("status %d", got)
+		}
+	}
+	go func() { <-held.asked }()
+	if got := f.ask("GET", "/v1/history", nil); got.status != http.StatusOK {
+		t.Errorf("afterwards: status %d", got.status)
+	}
+}
+
+// panickingStore has a fault.
+type panickingStore struct{ inbox.Store }
+
+func (panickingStore) History(context.Context, inbox.Query) (inbox.Page, error) { panic("a fault") }
+
+func TestHTTPSurvivesAPanic(t *testing.T) {
+	o := httpOptions()
+	o.Store = panickingStore{o.Store}
+	f := serveHTTP(t, o)
+	for range httpRequests + 1 { // a fault takes no slot away
+		if code := f.refused(http.StatusInternalServerError, "GET", "/v1/history", nil); code != pull.CodeInternal {
+			t.Fatalf("code %q", code)
+		}
+	}
+}
