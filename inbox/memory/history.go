@@ -13,6 +13,7 @@ import (
 type archive struct {
 	inbox.Kept
 	messages []*inbox.Envelope
+	trimmed  int // so many there were when they were trimmed
 }
 
 // keepLocked puts a message into history. What is not worth a receipt to its
@@ -23,8 +24,9 @@ func (s *Store) keepLocked(e *inbox.Envelope) {
 	}
 	for _, a := range s.archives {
 		if matches(a.Filter, e.Topic) {
-			a.messages = append(a.messages, e)
-			a.trimLocked()
+			if a.messages = append(a.messages, e); len(a.messages) > 2*a.trimmed+1000 {
+				a.trimLocked() // who reads does it too
+			}
 		}
 	}
 }
@@ -35,15 +37,15 @@ func (a *archive) trimLocked() {
 	a.messages = slices.DeleteFunc(a.messages, func(e *inbox.Envelope) bool {
 		return e.Expired(now) || a.Keep > 0 && e.Time+a.Keep <= now.UnixMilli()
 	})
-	if a.Bytes == 0 {
-		return
+	if a.Bytes > 0 {
+		first, bytes := len(a.messages), int64(0)
+		for first > 0 && bytes+int64(a.messages[first-1].Size()) <= a.Bytes {
+			first--
+			bytes += int64(a.messages[first].Size())
+		}
+		a.messages = slices.Delete(a.messages, 0, first)
 	}
-	first, bytes := len(a.messages), int64(0)
-	for first > 0 && bytes+int64(a.messages[first-1].Size()) <= a.Bytes {
-		first--
-		bytes += int64(a.messages[first].Size())
-	}
-	a.messages = slices.Delete(a.messages, 0, first)
+	a.trimmed = len(a.messages)
 }
 
 // historyLocked is everything that is kept, each message once, in order.

@@ -306,7 +306,7 @@ func (s *Store) Reopen() *Store {
 	again.names = maps.Clone(s.names)
 	again.rewind = s.rewind
 	for _, a := range s.archives {
-		again.archives = append(again.archives, &archive{a.Kept, slices.Clone(a.messages)})
+		again.archives = append(again.archives, &archive{Kept: a.Kept, messages: slices.Clone(a.messages)})
 	}
 	for r, held := range s.sessions {
 		kept := *held

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -16,14 +17,21 @@ func covers(filter, topic string) bool {
 	if strings.HasPrefix(topic, "$") && strings.ContainsAny(filter[:1], "#+") { // [MQTT-4.7.2-1]
 		return false
 	}
+	if compiled, ok := patterns.Load(filter); ok {
+		return compiled.(*regexp.Regexp).MatchString(topic)
+	}
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(filter), `\+`, `[^/]*`)
 	if above, ok := strings.CutSuffix(pattern, "/#"); ok { // [MQTT-4.7.1-2]
 		pattern = above + `(/.*)?`
 	} else if pattern == "#" {
 		pattern = `.*`
 	}
-	return regexp.MustCompile(`(?s)^` + pattern + `$`).MatchString(topic)
+	compiled := regexp.MustCompile(`(?s)^` + pattern + `$`)
+	patterns.Store(filter, compiled)
+	return compiled.MatchString(topic)
 }
+
+var patterns sync.Map // of filters that came before, *regexp.Regexp by filter
 
 // expected is the grant of a message for one receiver's subscriptions.
 func expected(r inbox.Receiver, subs []inbox.Subscription, e *inbox.Envelope) (g inbox.Grant, ok bool) {
