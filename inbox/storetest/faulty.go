@@ -20,6 +20,13 @@ const (
 	AtSave      Point = "save"      // Save with done stores nothing, and done gets the error
 	AtComplete  Point = "complete"  // Complete changes nothing, and done gets the error
 	AtGive      Point = "give"      // Give moves nothing, and done gets the error
+
+	AtPull        Point = "pull"        // Pull answers with the error
+	AtSummarize   Point = "summarize"   // Summarize answers with the error
+	AtHistory     Point = "history"     // History answers with the error
+	AtAcknowledge Point = "acknowledge" // Acknowledge changes nothing
+	AtSetMode     Point = "set mode"    // SetMode changes nothing
+	AtDelete      Point = "delete"      // Delete and Erase change nothing
 )
 
 // Faulty is a store that fails where it is told to, and is otherwise the store
@@ -103,6 +110,62 @@ func (f *Faulty) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions
 		return nil, false, err
 	}
 	return &faultyInbox{Inbox: in, faulty: f}, resumed, nil
+}
+
+// Pull implements [inbox.Puller].
+func (f *Faulty) Pull(ctx context.Context, r inbox.Receiver, q inbox.Query) (inbox.Page, error) {
+	if err := f.call(AtPull); err != nil {
+		return inbox.Page{}, err
+	}
+	return f.Store.Pull(ctx, r, q)
+}
+
+// Summarize implements [inbox.Puller].
+func (f *Faulty) Summarize(ctx context.Context, r inbox.Receiver, q inbox.SummaryQuery) (inbox.Summary, error) {
+	if err := f.call(AtSummarize); err != nil {
+		return inbox.Summary{}, err
+	}
+	return f.Store.Summarize(ctx, r, q)
+}
+
+// Acknowledge implements [inbox.Puller].
+func (f *Faulty) Acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Acknowledgement) (int, error) {
+	if err := f.call(AtAcknowledge); err != nil {
+		return 0, err
+	}
+	return f.Store.Acknowledge(ctx, r, a)
+}
+
+// SetMode implements [inbox.Puller].
+func (f *Faulty) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) error {
+	if err := f.call(AtSetMode); err != nil {
+		return err
+	}
+	return f.Store.SetMode(ctx, r, m)
+}
+
+// History implements [inbox.Archive].
+func (f *Faulty) History(ctx context.Context, q inbox.Query) (inbox.Page, error) {
+	if err := f.call(AtHistory); err != nil {
+		return inbox.Page{}, err
+	}
+	return f.Store.History(ctx, q)
+}
+
+// Delete implements [inbox.Archive].
+func (f *Faulty) Delete(ctx context.Context, id inbox.MessageID, by string) error {
+	if err := f.call(AtDelete); err != nil {
+		return err
+	}
+	return f.Store.Delete(ctx, id, by)
+}
+
+// Erase implements [inbox.Archive].
+func (f *Faulty) Erase(ctx context.Context, sender string) (int, error) {
+	if err := f.call(AtDelete); err != nil {
+		return 0, err
+	}
+	return f.Store.Erase(ctx, sender)
 }
 
 type faultyInbox struct {

@@ -214,3 +214,57 @@ func TestFaultyPublish(t *testing.T) {
 		t.Errorf("a complete that failed changed something: %v, %v", known, err)
 	}
 }
+
+func TestFaultyAsking(t *testing.T) {
+	f := storetest.NewFaulty(memory.New(memory.Options{History: []inbox.Kept{{Filter: "#"}}}))
+	t.Cleanup(func() { f.Close() })
+	in, _, err := f.Open(t.Context(), "c", inbox.OpenOptions{Expiry: inbox.ExpiryNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Subscribe(t.Context(), inbox.Subscription{Filter: "#", QoS: 1}); err != nil {
+		t.Fatal(err)
+	}
+	appendAll(t, f, 2)
+	page, err := f.History(t.Context(), inbox.Query{Max: 1, MaxBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := page.Entries[0].Envelope.ID
+
+	query := inbox.Query{Max: 10, MaxBytes: 1000}
+	pull := func() error { _, err := f.Pull(t.Context(), "c", query); return err }
+	summarize := func() error { _, err := f.Summarize(t.Context(), "c", inbox.SummaryQuery{Max: 1}); return err }
+	history := func() error { _, err := f.History(t.Context(), query); return err }
+	setMode := func() error { return f.SetMode(t.Context(), "c", inbox.ModePull) }
+	remove := func() error { return f.Delete(t.Context(), id, "") }
+	erase := func() error { _, err := f.Erase(t.Context(), "nobody"); return err }
+	acknowledge := func() error {
+		_, err := f.Acknowledge(t.Context(), "c", inbox.Acknowledgement{IDs: []inbox.MessageID{id}})
+		return err
+	}
+	points := []struct {
+		at  storetest.Point
+		ask func() error
+	}{
+		{storetest.AtPull, pull}, {storetest.AtSummarize, summarize}, {storetest.AtHistory, history},
+		{storetest.AtSetMode, setMode}, {storetest.AtDelete, remove}, {storetest.AtDelete, erase}, {storetest.AtAcknowledge, acknowledge},
+	}
+	for _, p := range points {
+		f.Fail(p.at, 1, errFault)
+		if err := p.ask(); !errors.Is(err, errFault) {
+			t.Errorf("%s: %v, want a fault", p.at, err)
+		}
+	}
+	if page, err := f.Pull(t.Context(), "c", query); err != nil || len(page.Entries) != 2 || in.Mode() != inbox.ModePush {
+		t.Fatalf("what failed changed something: %d unread, %v", len(page.Entries), err)
+	}
+	for _, p := range points {
+		if err := p.ask(); err != nil {
+			t.Errorf("%s: %v", p.at, err)
+		}
+	}
+	if page, err := f.Pull(t.Context(), "c", query); err != nil || len(page.Entries) != 1 {
+		t.Fatalf("%d unread, want 1: %v", len(page.Entries), err)
+	}
+}
