@@ -141,7 +141,7 @@ func TestEncodingOfRequest(t *testing.T) {
 // What is counted is never less than what is written, and not much more.
 func TestSizesAreBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
+	for range 100 {
 		m := randomMessage(r)
 		tally := Tally{Sender: randomText(r), Topic: randomText(r), Count: Count{r.Int64(), r.Int64(), r.IntN(2) == 0}}
 		tally.Oldest = Mark{m.ID, m.Time}

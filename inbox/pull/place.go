@@ -26,6 +26,3 @@ func ParsePlace(s string) (inbox.Bound, error) {
 // isCursor tells a cursor, which has no colon and is longer than an id, from the
 // other forms.
 func isCursor(s string) bool { return len(s) > 25 && !strings.Contains(s, ":") }
-
-// nowhere is what Before is when nothing is in front of it.
-var nowhere = inbox.Bound{Position: 1}

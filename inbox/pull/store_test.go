@@ -15,10 +15,11 @@ import (
 type shelf struct {
 	inbox.Store // has nothing else
 
-	entries []inbox.Entry
-	read    map[inbox.Position]bool
-	lost    map[inbox.Position]inbox.GapReason
-	examine int // entries that it looks at for one page; 0 for all
+	entries   []inbox.Entry
+	read      map[inbox.Position]bool
+	lost      map[inbox.Position]inbox.GapReason
+	examine   int    // entries that it looks at for one page; 0 for all
+	meanwhile func() // is called before a page is read
 
 	asked   []inbox.Query
 	acked   []inbox.Acknowledgement
@@ -72,6 +73,9 @@ func (s *shelf) History(_ context.Context, q inbox.Query) (inbox.Page, error) {
 
 func (s *shelf) page(q inbox.Query, shown func(inbox.Entry) bool) (page inbox.Page, err error) {
 	s.asked = append(s.asked, q)
+	if s.meanwhile != nil {
+		s.meanwhile()
+	}
 	after, err1 := s.place(q.After)
 	before, err2 := s.place(q.Before)
 	if err := cmp.Or(s.failure, err1, err2); err != nil {
