@@ -24,12 +24,14 @@ import (
 //	11  correlation data  bin    or nil for none, which is not the same as empty
 //	12  payload format    int    0 absent, 1 bytes, 2 UTF-8
 //	13  user properties   array  of str: key, value, key, value, ...
+//	14  deleted           bool   only in the mark of a message that was deleted, which is that in history
 //
 // Later versions of the product may append fields, which are passed over here.
 // The version goes up only when what is above changes.
 const (
 	envelopeVersion = 1
 	envelopeFields  = 14
+	markFields      = envelopeFields + 1
 )
 
 // AppendEnvelope appends the stored form of e, without its id, to dst. It
@@ -39,8 +41,12 @@ func AppendEnvelope(dst []byte, e *Envelope) []byte {
 }
 
 func encodeEnvelope(enc *msgpack.Encoder, e *Envelope) error {
+	fields := envelopeFields
+	if e.Deleted {
+		fields = markFields
+	}
 	err := cmp.Or(
-		enc.EncodeArrayLen(envelopeFields),
+		enc.EncodeArrayLen(fields),
 		enc.EncodeUint(envelopeVersion),
 		enc.EncodeInt(e.Time),
 		enc.EncodeString(e.Topic),
@@ -58,6 +64,9 @@ func encodeEnvelope(enc *msgpack.Encoder, e *Envelope) error {
 	)
 	for _, p := range e.UserProperties {
 		err = cmp.Or(err, enc.EncodeString(p.Key), enc.EncodeString(p.Value))
+	}
+	if e.Deleted {
+		err = cmp.Or(err, enc.EncodeBool(true))
 	}
 	return err
 }
@@ -85,7 +94,10 @@ func ParseEnvelope(b []byte) (*Envelope, error) {
 		PayloadFormat:   PayloadFormat(r.Uint("payload format", uint64(FormatUTF8))),
 		UserProperties:  r.userProperties(),
 	}
-	if err := r.End(n > envelopeFields); err != nil {
+	if n >= markFields {
+		e.Deleted = r.Bool("deleted")
+	}
+	if err := r.End(n > markFields); err != nil {
 		return nil, fmt.Errorf("parse envelope: %w", err)
 	}
 	return e, nil

@@ -55,8 +55,14 @@ func fullEnvelope() *Envelope {
 	}
 }
 
+func markEnvelope() *Envelope {
+	return &Envelope{Time: 1_700_000_000_123, Topic: "inbox/bob/chat", QoS: 1, Client: "alice-phone", User: "alice", Deleted: true}
+}
+
 func TestEnvelopeGolden(t *testing.T) {
-	for name, e := range map[string]*Envelope{"envelope-plain.msgpack": plainEnvelope(), "envelope-full.msgpack": fullEnvelope()} {
+	for name, e := range map[string]*Envelope{
+		"envelope-plain.msgpack": plainEnvelope(), "envelope-full.msgpack": fullEnvelope(), "envelope-mark.msgpack": markEnvelope(),
+	} {
 		b := AppendEnvelope(nil, e)
 		golden(t, name, b)
 		got, err := ParseEnvelope(b)
@@ -102,7 +108,7 @@ func randomEnvelope(r *rand.Rand) *Envelope {
 	e := &Envelope{
 		Time: number(), Topic: text(), Payload: blob(), QoS: byte(r.IntN(3)), Retain: r.IntN(2) == 0,
 		Client: text(), User: text(), Expiry: number(), ContentType: text(), ResponseTopic: text(),
-		CorrelationData: blob(), PayloadFormat: PayloadFormat(r.IntN(3)),
+		CorrelationData: blob(), PayloadFormat: PayloadFormat(r.IntN(3)), Deleted: r.IntN(8) == 0,
 	}
 	for range r.IntN(20) * r.IntN(2) {
 		e.UserProperties = append(e.UserProperties, UserProperty{text(), text()})
@@ -123,7 +129,8 @@ func libraryEnvelope(b []byte) (*Envelope, error) {
 	blob := func() []byte { v, err := d.DecodeBytes(); check(err); return v }
 	array := func() int { v, err := d.DecodeArrayLen(); check(err); return v }
 
-	if n := array(); n != envelopeFields {
+	n := array()
+	if n != envelopeFields && n != markFields {
 		return nil, fmt.Errorf("%d fields", n)
 	}
 	if v := number(); v != envelopeVersion {
@@ -139,6 +146,10 @@ func libraryEnvelope(b []byte) (*Envelope, error) {
 	e.PayloadFormat = PayloadFormat(number())
 	for range array() / 2 {
 		e.UserProperties = append(e.UserProperties, UserProperty{Key: text(), Value: text()})
+	}
+	if n == markFields {
+		e.Deleted, err = d.DecodeBool()
+		check(err)
 	}
 	return e, failed
 }
@@ -277,8 +288,8 @@ func TestParseRecordsCutShort(t *testing.T) {
 }
 
 func TestParseRecordsOfLaterVersions(t *testing.T) {
-	e, err := ParseEnvelope(raw(t, append(fields(0, 1), "new", map[string]any{"a": []int{1}}, nil)...))
-	if err != nil || e.Topic != "topic" || len(e.UserProperties) != 1 {
+	e, err := ParseEnvelope(raw(t, append(fields(0, 1), true, "new", map[string]any{"a": []int{1}}, nil)...))
+	if err != nil || e.Topic != "topic" || len(e.UserProperties) != 1 || !e.Deleted {
 		t.Errorf("with new fields: %+v, %v", e, err)
 	}
 	s, err := ParseState(raw(t, 1, 9, 3, []any{1, 2, false}, []int{}, "new"))
