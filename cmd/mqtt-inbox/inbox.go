@@ -56,6 +56,7 @@ func printSummary(env *environment, sum badger.Summary) error {
 		what string
 		n    int
 	}{
+		{"filters kept in history", sum.Histories},
 		{"blocks that wait to be deleted", sum.Waiting},
 		{"entries whose message may have expired", sum.Expired},
 		{"entries of a commit that a crash cut off", sum.Torn},

@@ -92,6 +92,7 @@ func (g *commitGroup) append(e *inbox.Envelope, record []byte) (inbox.Receipt, e
 		}
 		g.give(m.Member, e, e.ID.Sequence, grant, s.keepQoS0 && m.QoS > 0 && s.sessions.at(m.Member).owner().isBehind())
 	}
+	g.archived = g.archive(e)
 	g.keep(e.ID.Sequence, e, record, e.Time)
 	if e.Retain {
 		g.retain(e, record)
@@ -167,18 +168,27 @@ func (g *commitGroup) giveStream(st *stream, e *inbox.Envelope) {
 
 // keep writes a message at p for the receivers in g.kept: into the one's block,
 // or once as a body with a reference in each block. They have it since a time,
-// Unix milliseconds, from which the store's retention counts.
+// Unix milliseconds, from which the store's retention counts. Histories are the
+// last of them; how long they keep it is up to the sweeper.
 func (g *commitGroup) keep(p inbox.Position, e *inbox.Envelope, record []byte, since int64) {
 	if len(g.kept) == 0 {
 		return
 	}
 	until := g.s.keepUntil(e, since)
-	if len(g.kept) > 1 {
+	archived := g.kept[len(g.kept)-1].history != nil
+	if len(g.kept) > 1 || archived {
 		value := binary.AppendUvarint(make([]byte, 0, len(record)+binary.MaxVarintLen32), uint64(len(g.kept)))
-		g.putBody(numberKey(prefixBody, uint64(p)), append(value, record...), until)
+		bodyUntil := until
+		if archived {
+			bodyUntil = ownExpiry(e)
+		}
+		g.putBody(p, append(value, record...), bodyUntil)
 		record = nil
 	}
 	for _, k := range g.kept {
+		if k.history != nil {
+			until = ownExpiry(e)
+		}
 		b := g.block(k.member)
 		if len(b.buf) > 0 && len(b.buf)+len(record) > maxBlock {
 			g.closeBlock(b) // and with it, no value is larger than one record and its header
@@ -198,10 +208,7 @@ const handoverSize = 64
 // keepUntil returns until when a message is delivered, in Unix milliseconds: its
 // own expiry or the store's retention, whichever is earlier; never if neither is set.
 func (s *Store) keepUntil(e *inbox.Envelope, since int64) int64 {
-	until := int64(never)
-	if e.Expiry > 0 {
-		until = e.Expiry
-	}
+	until := ownExpiry(e)
 	if s.retention > 0 {
 		until = min(until, since+s.retention.Milliseconds())
 	}

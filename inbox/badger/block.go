@@ -16,7 +16,7 @@ import (
 // is how far the message's own number is behind the position, for a message that
 // was stored before, as a retained one or one given by a group. The record is
 // the envelope; it is missing in a reference, whose body stands under the
-// position. Appending to a block and reading from it cost a few nanoseconds an
+// message's own number. Appending to a block and reading from it cost a few nanoseconds an
 // entry and a copy of the record.
 const (
 	blockVersion = 1

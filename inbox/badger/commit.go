@@ -109,35 +109,38 @@ func (op *operation) answer(r inbox.Receipt, err error) {
 // commitGroup is the operations that share one commit. Its slices are used again
 // for the next group. Owned by the committer.
 type commitGroup struct {
-	s        *Store
-	txn      *badger.Txn
-	pending  int // keys written and not committed yet
-	size     int // bytes of keys, values and unfinished blocks
-	now      time.Time
-	full     bool // the disk reserve is reached: messages are refused
-	critical bool // half of it is used up: new sessions and subscriptions are refused too
+	s            *Store
+	txn          *badger.Txn
+	pending      int // keys written and not committed yet
+	size         int // bytes of keys, values and unfinished blocks
+	pendingBytes int // of those keys and their values
+	now          time.Time
+	full         bool // the disk reserve is reached: messages are refused
+	critical     bool // half of it is used up: new sessions and subscriptions are refused too
 
 	blocks   []block
 	spare    [][]byte                  // buffers of earlier blocks, to be used again
 	written  [][]byte                  // buffers that Badger holds until the commit
-	bodies   []*badger.Entry           // written behind the blocks
+	bodies   []bodyWrite               // written behind the blocks
 	last     []lastWrite               // written behind everything
 	names    map[string]inbox.Position // of the messages in the group that have one
 	matches  []inbox.Match
 	kept     []kept
+	archived bool      // a history keeps the message being applied
 	streams  []*stream // that the message being applied is in
 	handover []handover
 	fan      []fanItem
 	answers  []answer
-	records  []*[]byte     // to give back to the pool
-	saved    []saved       // delivery states written
-	ended    []incarnation // sessions that ended
+	records  []*[]byte // to give back to the pool
+	saved    []saved   // delivery states written
+	ended    []ended   // sessions that ended
 }
 
 // kept is one receiver of the message being applied that gets it from disk.
 type kept struct {
-	member inbox.Member
-	grant  inbox.Grant
+	member  inbox.Member
+	grant   inbox.Grant
+	history *history // whose member it is, nil if it is none's
 }
 
 // saved is a delivery state that the group wrote.
@@ -165,7 +168,7 @@ func newGroup(s *Store) *commitGroup { return &commitGroup{s: s} }
 
 func (g *commitGroup) begin() {
 	g.txn = g.s.db.NewTransaction(true)
-	g.pending, g.size = 0, 0
+	g.pending, g.pendingBytes, g.size = 0, 0, 0
 	g.now = time.Now()
 	g.full, g.critical = g.s.disk.check(g.now)
 	g.s.isFull.Store(g.full)

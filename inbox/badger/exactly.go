@@ -35,7 +35,7 @@ func (g *commitGroup) publishOnce(op *operation) (inbox.Receipt, error) {
 	}
 	h.received[op.packetID] = true
 	if h.stored {
-		g.putLast(receivedKey(h.incarnation, op.packetID), []byte{})
+		g.putMark(receipt.ID.Sequence, receivedKey(h.incarnation, op.packetID), []byte{}, 0)
 	}
 	return receipt, nil
 }

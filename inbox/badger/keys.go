@@ -17,7 +17,7 @@ import (
 //	u incarnation:8 name(filter)          subscription
 //	i incarnation:8 last:8                block of entries, the last of which is at position last
 //	k incarnation:8                       delivery state
-//	p incarnation:8                       everything of this incarnation is to be deleted
+//	p incarnation:8                       everything of this incarnation is to be deleted; 1 if it is a history's
 //	m sequence:8                          body shared by several inboxes
 //	R name(topic)                         retained message
 //	w incarnation:8                       will of the session

@@ -23,6 +23,8 @@ type leftovers struct {
 	stale   []inbox.Member              // sessions whose time is over
 	ended   []inbox.Receiver            // those whose session had ended, and whose record had not gone yet
 	orphans map[incarnation]*inbox.Will // of sessions that were in memory only
+
+	forgotten []inbox.Member // histories of filters that are not named any more
 }
 
 // manySessions is from how many sessions on the memory that loading took, which
@@ -51,10 +53,12 @@ func (s *Store) load() (left leftovers, err error) {
 // settle treats every session that was connected as closed without a goodbye, and
 // ends those whose time is over.
 func (s *Store) settle(left leftovers) error {
-	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.ended) == 0 && len(left.orphans) == 0 && len(s.streams.byFilter) == 0 {
+	if len(left.cut) == 0 && len(left.stale) == 0 && len(left.ended) == 0 && len(left.orphans) == 0 && len(left.forgotten) == 0 &&
+		len(s.streams.byFilter) == 0 && len(s.histories.all) == 0 {
 		return nil
 	}
 	return s.do(context.Background(), "settle sessions", func(g *commitGroup) error {
+		g.settleHistories(left.forgotten)
 		for _, r := range left.ended {
 			g.delete(sessionKey(r))
 		}
@@ -72,8 +76,7 @@ func (s *Store) settle(left leftovers) error {
 			g.shrink(st) // may not be wanted any more, or have lost everyone
 		}
 		for inc, will := range left.orphans {
-			g.putLast(willKey(inc), nil)
-			g.publishOwn(will.Envelope)
+			g.publishOwn(will.Envelope, inc)
 		}
 		return nil
 	})
@@ -152,10 +155,10 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 	subscriptions := startAhead(s.db, []byte{prefixSubscription})
 	defer subscriptions.close()
 	purged := map[incarnation]bool{}
-	err = each(txn, []byte{prefixPurge}, func(k, _ []byte) error {
-		inc := incarnation(keyNumber(k))
-		purged[inc] = true
-		s.sweeper.ended = append(s.sweeper.ended, inc)
+	err = each(txn, []byte{prefixPurge}, func(k, v []byte) error {
+		note := ended{incarnation(keyNumber(k)), len(v) > 0}
+		purged[note.incarnation] = true
+		s.sweeper.ended = append(s.sweeper.ended, note)
 		return nil
 	})
 	if err != nil {
@@ -179,8 +182,11 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 	s.sessions.sortByIncarnation()
 	groups := s.sessions.groups()
 	for _, m := range groups {
-		if filter, ok := streamFilter(inbox.Receiver(s.sessions.nameOf(m))); ok {
+		r := inbox.Receiver(s.sessions.nameOf(m))
+		if filter, ok := streamFilter(r); ok {
 			s.addStream(filter, m)
+		} else if filter, ok := historyFilter(r); ok && !s.histories.found(filter, m, s.sessions.at(m).incarnation) {
+			left.forgotten = append(left.forgotten, m)
 		}
 	}
 	named := make(chan struct{})
@@ -242,7 +248,8 @@ func (s *Store) findLeft(left *leftovers, now int64) {
 // lonely adds the groups that have no members.
 func (left *leftovers) lonely(s *Store, groups []inbox.Member) {
 	for _, m := range groups {
-		if s.streams.byMember[m] == nil && s.index.Members(string(s.sessions.nameOf(m)[1:])) == 0 {
+		name := inbox.Receiver(s.sessions.nameOf(m))
+		if _, ok := historyFilter(name); !ok && s.streams.byMember[m] == nil && s.index.Members(string(name[1:])) == 0 {
 			left.stale = append(left.stale, m)
 		}
 	}

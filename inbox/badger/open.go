@@ -41,6 +41,9 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 // open makes a handle the owner of r's session.
 func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, error) {
 	s := g.s
+	if _, ok := historyFilter(r); ok {
+		return nil, inbox.ErrNoSession // it is nobody's inbox
+	}
 	if isGroup(r) { // it lives and ends with its members
 		o.Resume, o.Fresh, o.Expiry, o.Will = true, false, inbox.ExpiryNever, nil
 	}
@@ -101,8 +104,10 @@ func (g *commitGroup) end(m inbox.Member) {
 	}
 	sess := s.sessions.at(m)
 	if sess.stored() || sess.spilled() {
-		g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
-		g.ended = append(g.ended, sess.incarnation)
+		_, history := historyFilter(sess.receiver())
+		note := ended{sess.incarnation, history}
+		g.put(numberKey(prefixPurge, uint64(sess.incarnation)), note.value())
+		g.ended = append(g.ended, note)
 	}
 	if sess.stored() {
 		g.delete(sessionKey(sess.receiver())) // behind the note: one of them is there whatever happens

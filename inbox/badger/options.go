@@ -7,6 +7,8 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // Options of a store.
@@ -37,6 +39,12 @@ type Options struct {
 	// session on. An element is a filter as clients subscribe to it, or a pattern
 	// that matches such filters as if they were topics. Push has precedence.
 	Push, Pull []string
+
+	// History names the filters whose messages are kept whoever has read them, see
+	// [inbox.Archive]: those of QoS 1 and 2, and with KeepQoS0 those of QoS 0 too.
+	// One that is new begins empty. The history of one that was named when the store
+	// was last open, and is not now, is deleted.
+	History []inbox.Kept
 
 	// LockWait is how long Open waits for another process to let go of the
 	// directory. 0 means 3 s; negative means not at all.

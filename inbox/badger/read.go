@@ -163,28 +163,38 @@ func (s *Store) isOver(e inbox.Entry, now time.Time) bool {
 // is kept apart.
 func (s *Store) decode(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 	record := e.record
-	key := numberKey(prefixBody, uint64(e.position))
 	if e.reference {
-		item, err := txn.Get(key)
-		if err == nil {
-			err = item.Value(func(v []byte) (err error) { _, record, err = parseBody(slices.Clone(v)); return err })
-		}
-		if errors.Is(err, badger.ErrKeyNotFound) { // its time was over before that of the block
-			s.stats.expired.Add(1)
-			return inbox.Entry{}, false
-		}
-		if err != nil {
-			s.reportDamage("body", key, err)
+		var ok bool
+		if record, ok = s.body(txn, e.id); !ok {
+			s.stats.expired.Add(1) // its time was over before that of the block
 			return inbox.Entry{}, false
 		}
 	}
 	env, err := inbox.ParseEnvelope(record)
 	if err != nil {
-		s.reportDamage("envelope", key, err)
+		s.reportDamage("envelope", numberKey(prefixBody, uint64(e.id)), err)
 		return inbox.Entry{}, false
 	}
 	env.ID = inbox.MessageID{Sequence: e.id, Store: s.id}
 	return inbox.Entry{Position: e.position, Envelope: env, Grant: e.grant}, true
+}
+
+// body returns the record of the message with a number that stands apart, unless it
+// is gone.
+func (s *Store) body(txn *badger.Txn, id inbox.Position) (record []byte, ok bool) {
+	key := numberKey(prefixBody, uint64(id))
+	item, err := txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, false
+	}
+	if err == nil {
+		err = item.Value(func(v []byte) (err error) { _, record, err = parseBody(slices.Clone(v)); return err })
+	}
+	if err != nil {
+		s.reportDamage("body", key, err)
+		return nil, false
+	}
+	return record, true
 }
 
 // parseBody splits a body into how many inboxes referred to it at first, and

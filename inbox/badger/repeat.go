@@ -43,7 +43,7 @@ func (g *commitGroup) appendOnce(e *inbox.Envelope, record []byte) (inbox.Receip
 		return inbox.Receipt{ID: inbox.MessageID{Sequence: earlier, Store: g.s.id}, Duplicate: true, Matched: -1}, nil
 	}
 	receipt, err := g.append(e, record)
-	if err == nil && (receipt.Matched > 0 || e.Retain) {
+	if err == nil && (receipt.Matched > 0 || e.Retain || g.archived) {
 		g.remember(key, e)
 	}
 	return receipt, err
@@ -75,12 +75,15 @@ func (g *commitGroup) repeated(key []byte) (inbox.Position, error) {
 // remember notes the name of a message that is being stored.
 func (g *commitGroup) remember(key []byte, e *inbox.Envelope) {
 	until := g.s.keepUntil(e, e.Time)
+	if g.archived {
+		until = max(until, g.keptInHistory(e))
+	}
 	if until == never {
 		until = g.now.UnixMilli() + nameFor.Milliseconds()
 	}
 	value := binary.AppendUvarint(nil, uint64(until))
 	value = binary.AppendUvarint(value, uint64(e.ID.Sequence))
-	g.putLastUntil(key, value, until)
+	g.putMark(e.ID.Sequence, key, value, until)
 	if g.names == nil {
 		g.names = map[string]inbox.Position{}
 	}

@@ -28,11 +28,7 @@ func (g *commitGroup) retain(e *inbox.Envelope, record []byte) {
 		return
 	}
 	value := binary.AppendUvarint(make([]byte, 0, len(record)+binary.MaxVarintLen64), uint64(e.ID.Sequence))
-	until := int64(never) // retention is for messages that wait; this one stays
-	if e.Expiry > 0 {
-		until = e.Expiry
-	}
-	g.putUntil(key, append(value, record...), until)
+	g.putUntil(key, append(value, record...), ownExpiry(e)) // retention is for messages that wait; this one stays
 }
 
 func (s *Store) parseRetained(value []byte) (*inbox.Envelope, []byte, error) {

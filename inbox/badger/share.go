@@ -37,5 +37,6 @@ func (g *commitGroup) leaveGroup(filter string) {
 }
 
 // isGroup reports whether a receiver is no client but a group (see
-// [inbox.GroupReceiver]) or a stream (see streamReceiver).
+// [inbox.GroupReceiver]), a stream (see streamReceiver) or a history (see
+// historyReceiver).
 func isGroup[T inbox.Receiver | []byte](r T) bool { return len(r) > 0 && r[0] == 0 }

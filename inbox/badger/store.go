@@ -52,6 +52,7 @@ type Store struct {
 	sessions       *sessions
 	index          *inbox.Index
 	streams        *streams
+	histories      histories // but all of it, once the store is open
 	leavings       map[inbox.Member][]leaving
 	sequence       inbox.Position // given last
 	sequenceEnd    inbox.Position // taken from the store up to here
@@ -72,13 +73,17 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find data directory: %w", err)
 	}
+	named, err := newHistories(o.History)
+	if err != nil {
+		return nil, err
+	}
 	db, lock, err := openDB(o)
 	if err != nil {
 		return nil, fmt.Errorf("open store in %s: %w", o.Dir, err)
 	}
 	s := &Store{
 		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, keepQoS0: o.KeepQoS0,
-		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), streams: newStreams(o), leavings: map[inbox.Member][]leaving{},
+		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{},
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
 		disk: &diskGuard{dir: o.Dir, reserve: max(o.Reserve, 0), log: o.Log},

@@ -102,7 +102,7 @@ func streamReceiver(filter string) inbox.Receiver { return inbox.Receiver("\x00"
 
 // streamFilter returns the filter of a stream's own session, and whether it is one.
 func streamFilter(r inbox.Receiver) (string, bool) {
-	if !isGroup(r) || strings.HasPrefix(string(r[1:]), inbox.SharePrefix) {
+	if _, ok := historyFilter(r); ok || !isGroup(r) || strings.HasPrefix(string(r[1:]), inbox.SharePrefix) {
 		return "", false
 	}
 	return string(r[1:]), true

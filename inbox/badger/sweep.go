@@ -29,7 +29,7 @@ type sweeper struct {
 
 	mu       sync.Mutex
 	sessions map[incarnation]*sweep
-	ended    []incarnation
+	ended    []ended
 
 	next    incarnation // where looking for what the last process left goes on; the sweeper's own, as what follows
 	resumed bool        // that is done
@@ -63,7 +63,7 @@ func (w *sweeper) opened(inc incarnation, swept inbox.Position) {
 }
 
 // committed notes what a group made durable. Runs on the committer; never waits.
-func (w *sweeper) committed(states []saved, ended []incarnation) {
+func (w *sweeper) committed(states []saved, ended []ended) {
 	if len(states) == 0 && len(ended) == 0 {
 		return
 	}
@@ -77,9 +77,9 @@ func (w *sweeper) committed(states []saved, ended []incarnation) {
 		}
 		sw.state, sw.moved, sw.closed = st.state, true, st.closed
 	}
-	for _, inc := range ended {
-		delete(w.sessions, inc)
-		w.ended = append(w.ended, inc)
+	for _, e := range ended {
+		delete(w.sessions, e.incarnation)
+		w.ended = append(w.ended, e)
 	}
 }
 
@@ -170,7 +170,7 @@ func (w *sweeper) again(inc incarnation) {
 	}
 }
 
-func (w *sweeper) takeEnded() []incarnation {
+func (w *sweeper) takeEnded() []ended {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ended := w.ended
@@ -289,10 +289,24 @@ func (w *sweeper) record(done []progress) {
 	}
 }
 
+// ended is a session of which everything is to be deleted.
+type ended struct {
+	incarnation incarnation
+	history     bool // it is the one of a history
+}
+
+// value is what stands under the note that the session is to be purged.
+func (e ended) value() []byte {
+	if e.history {
+		return []byte{1}
+	}
+	return nil
+}
+
 // purgeAll deletes everything of sessions that have ended, many in one commit.
-func (w *sweeper) purgeAll(b *sweepBatch, ended []incarnation) error {
-	for _, inc := range ended {
-		if err := w.purge(b, inc); err != nil {
+func (w *sweeper) purgeAll(b *sweepBatch, ended []ended) error {
+	for _, e := range ended {
+		if err := w.purge(b, e); err != nil {
 			return err
 		}
 		if len(b.keys) < sweepKeys {
@@ -307,8 +321,12 @@ func (w *sweeper) purgeAll(b *sweepBatch, ended []incarnation) error {
 
 // purge adds to the batch everything of an ended session, and behind that the note
 // that it is to be deleted.
-func (w *sweeper) purge(b *sweepBatch, inc incarnation) error {
-	if err := b.finished(inc, 0, ^inbox.Position(0), 0, nil, nil); err != nil {
+func (w *sweeper) purge(b *sweepBatch, e ended) error {
+	inc := e.incarnation
+	b.history = e.history
+	err := b.finished(inc, 0, ^inbox.Position(0), 0, nil, nil)
+	b.history = false
+	if err != nil {
 		return err
 	}
 	for _, prefix := range []byte{prefixSubscription, prefixReceived} {

@@ -18,11 +18,14 @@ type sweepBatch struct {
 	blocks map[string]bool   // those among keys: one may be met again for another of its entries
 	bodies map[uint64]uint64 // references that go, by body
 
+	history  bool                // what is being added are blocks of a history
+	released map[uint64]struct{} // those among bodies that a history lets go of
+
 	progress []progress
 }
 
 func newSweepBatch(w *sweeper) *sweepBatch {
-	return &sweepBatch{w: w, blocks: map[string]bool{}, bodies: map[uint64]uint64{}}
+	return &sweepBatch{w: w, blocks: map[string]bool{}, bodies: map[uint64]uint64{}, released: map[uint64]struct{}{}}
 }
 
 // finished deletes the blocks of inc whose last position is after one and up to
@@ -109,7 +112,7 @@ func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Posi
 				kept = append(kept, e.position)
 			}
 			if e.reference {
-				references = append(references, uint64(e.position))
+				references = append(references, uint64(e.id))
 			}
 		}
 		if len(kept) > 0 {
@@ -117,6 +120,9 @@ func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Posi
 		}
 		for _, r := range references {
 			b.bodies[r]++
+			if b.history {
+				b.released[r] = struct{}{}
+			}
 		}
 	}
 	b.keys = append(b.keys, item.KeyCopy(nil))
@@ -134,7 +140,11 @@ func (b *sweepBatch) flush() error {
 		b.w.record(b.progress)
 		return nil
 	}
-	counts, err := b.count()
+	err := b.retire()
+	var counts map[string]counter
+	if err == nil {
+		counts, err = b.count()
+	}
 	if err == nil {
 		err = b.w.s.do(b.w.s.background, "delete", func(g *commitGroup) error {
 			if err := g.separate(); err != nil {
@@ -164,6 +174,7 @@ func (b *sweepBatch) clear() {
 	b.keys, b.progress = nil, nil
 	clear(b.blocks)
 	clear(b.bodies)
+	clear(b.released)
 }
 
 // counter is what a counter becomes; without references, its key is deleted.

@@ -41,6 +41,7 @@ type Summary struct {
 	Sessions      int // of clients
 	Groups        int // of shared subscriptions
 	Streams       int
+	Histories     int // kept filters
 	Subscriptions int
 	Entries       int // in all inboxes and streams
 	Bodies        int // messages that several entries refer to

@@ -17,6 +17,7 @@ type counted struct {
 	expected  uint64 // by its counter or its first count; unknownCount if that cannot be read
 	seen      uint64 // of a counter: 1 if it has a body
 	expiresAt uint64
+	held      bool // a history refers to it
 }
 
 const unknownCount = math.MaxUint64
@@ -78,7 +79,7 @@ func (v *verifier) compareCounts() {
 		case c.expected == unknownCount || v.gone(c.expiresAt):
 		case c.seen > c.expected:
 			v.fault(FaultEarly, key, "%d entries refer to message %d, which goes with the %dth", c.seen, c.position, c.expected)
-		case c.seen < c.expected && !v.unread[prefixBlock]:
+		case c.seen < c.expected && !v.unread[prefixBlock] && !v.outlives(c):
 			v.fault(FaultStays, key, "%d entries refer to message %d, which goes with the %dth", c.seen, c.position, c.expected)
 		}
 	}
@@ -88,6 +89,12 @@ func (v *verifier) compareCounts() {
 			v.fault(FaultStays, numberKey(prefixCount, uint64(c.position)), "counter of message %d, which is not there", c.position)
 		}
 	}
+}
+
+// outlives reports whether a body may have fewer references than it counts: a history
+// keeps it, or did, beyond the time of those in inboxes, which go without being counted.
+func (v *verifier) outlives(c *counted) bool {
+	return (c.held || c.expiresAt != 0) && v.mayBeOver(c.position)
 }
 
 // inboxRead is the inbox whose blocks are being read.
@@ -140,7 +147,7 @@ func (v *verifier) block(in *inboxRead, r verified) error {
 		}
 		if e.reference {
 			references = true
-			v.refer(in, r, e.position, finished, len(b.rest) == 0 && n == 0)
+			v.refer(in, r, e.id, finished, len(b.rest) == 0 && n == 0)
 			continue
 		}
 		env, err := inbox.ParseEnvelope(e.record)
@@ -167,6 +174,8 @@ func (in *inboxRead) finished(p inbox.Position) bool {
 	switch o := in.owner; {
 	case o == nil || o.ended:
 		return true
+	case o.history:
+		return false
 	case o.stream != nil:
 		return !o.stream.needs(p)
 	case o.unread || p > in.state.Sent:
@@ -200,10 +209,11 @@ type missing struct {
 	alone   bool   // in that block, which expires with it and has not
 }
 
-// refer notes that an entry refers to the body at p.
+// refer notes that an entry refers to the body of message p.
 func (v *verifier) refer(in *inboxRead, r verified, p inbox.Position, finished, alone bool) {
 	if c, ok := findCounted(v.bodies, p); ok {
 		c.seen++
+		c.held = c.held || in.owner != nil && in.owner.history
 		return
 	}
 	if finished {

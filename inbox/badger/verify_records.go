@@ -21,6 +21,7 @@ type owner struct {
 	swept       inbox.Position
 	finished    inbox.Position // everything up to here is
 	session     bool           // there is a record of it
+	history     bool           // it is the one of a history
 	ended       bool           // it is noted to be purged
 	unread      bool           // its state cannot be read
 	subscribed  bool           // of a group: to its inner filter
@@ -30,6 +31,8 @@ func (o *owner) String() string {
 	switch {
 	case o.stream != nil:
 		return fmt.Sprintf("stream %q", o.stream.filter)
+	case o.history:
+		return fmt.Sprintf("history %q", o.receiver[2:])
 	case isGroup(o.receiver):
 		return fmt.Sprintf("group %q", o.receiver[1:])
 	case o.session:
@@ -82,6 +85,8 @@ func (v *verifier) sessions() error {
 			o.stream = &verifiedStream{filter: filter, least: endless}
 			v.streams[filter] = o.stream
 			v.sum.Streams++
+		} else if _, o.history = historyFilter(o.receiver); o.history {
+			v.sum.Histories++
 		} else if isGroup(o.receiver) {
 			v.sum.Groups++
 		} else {
@@ -187,7 +192,7 @@ func (v *verifier) compareOwners() {
 	groups := map[string]bool{}
 	for i := range v.owners {
 		o := &v.owners[i]
-		if !isGroup(o.receiver) || o.stream != nil {
+		if !isGroup(o.receiver) || o.stream != nil || o.history {
 			continue
 		}
 		filter := string(o.receiver[1:])
@@ -224,7 +229,7 @@ func (v *verifier) states() error {
 		o.swept, o.finished = swept, finishedIn(state)
 		v.taken(r.key, "delivered position", state.Sent)
 		v.taken(r.key, "swept position", swept)
-		if swept > state.Sent && o.stream == nil && !o.ended {
+		if swept > state.Sent && o.stream == nil && !o.history && !o.ended {
 			v.fault(FaultLost, r.key, "%s is swept up to %d, and was sent only what is up to %d", o, swept, state.Sent)
 		}
 	})

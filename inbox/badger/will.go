@@ -57,12 +57,13 @@ func (g *commitGroup) publishWill(m inbox.Member) {
 	if w == nil {
 		return
 	}
-	g.setWill(m, nil)
-	g.publishOwn(w.Envelope)
+	sess := g.s.sessions.at(m)
+	sess.setWill(nil)
+	g.publishOwn(w.Envelope, sess.incarnation)
 }
 
-// publishOwn stores a message that the store itself publishes.
-func (g *commitGroup) publishOwn(will *inbox.Envelope) {
+// publishOwn stores the will of an incarnation as a message, and takes it away.
+func (g *commitGroup) publishOwn(will *inbox.Envelope, inc incarnation) {
 	e := *will
 	e.Time = g.now.UnixMilli()
 	if e.Expiry > 0 {
@@ -72,9 +73,11 @@ func (g *commitGroup) publishOwn(will *inbox.Envelope) {
 	full := g.full
 	g.full = false // the reserve is for wills too: they are few, and nobody could send them again
 	defer func() { g.full = full }()
-	if _, err := g.append(&e, record); err != nil {
+	receipt, err := g.append(&e, record)
+	if err != nil {
 		g.s.log.Error("will not published", "client", e.Client, "topic", e.Topic, "error", err)
 	}
+	g.putMark(receipt.ID.Sequence, willKey(inc), nil, 0)
 }
 
 // loadWills reads the wills, and returns those of sessions that were in memory

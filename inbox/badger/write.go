@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // put adds a key to the group's transaction. Key and value must not change
@@ -31,15 +33,32 @@ func expiresAt(until int64) uint64 {
 }
 
 func (g *commitGroup) delete(key []byte) {
-	g.retry(func() error { return g.txn.Delete(key) })
+	g.remove(key)
 	g.size += len(key)
 }
 
-func (g *commitGroup) write(e *badger.Entry) { g.retry(func() error { return g.txn.SetEntry(e) }) }
+func (g *commitGroup) remove(key []byte) {
+	g.retry(len(key), func() error { return g.txn.Delete(key) })
+}
 
-// retry does a write. A transaction that is full is committed and another begun:
-// the group is still answered as one, after the last.
-func (g *commitGroup) retry(do func() error) {
+func (g *commitGroup) write(e *badger.Entry) {
+	g.retry(len(e.Key)+len(e.Value), func() error { return g.txn.SetEntry(e) })
+}
+
+// keyOverhead is more than what Badger counts for a key beside its bytes and those
+// of its value.
+const keyOverhead = 32
+
+// fits reports whether so many keys, with their values of so many bytes in all, go
+// into the transaction at hand.
+func (g *commitGroup) fits(keys, bytes int) bool {
+	bytes += g.pendingBytes + (g.pending+keys+1)*keyOverhead
+	return g.pending+keys+1 < int(g.s.db.MaxBatchCount()) && bytes < int(g.s.db.MaxBatchSize())
+}
+
+// retry does a write of so many bytes. A transaction that is full is committed and
+// another begun: the group is still answered as one, after the last.
+func (g *commitGroup) retry(bytes int, do func() error) {
 	if g.s.Err() != nil {
 		return
 	}
@@ -54,6 +73,7 @@ func (g *commitGroup) retry(do func() error) {
 		return
 	}
 	g.pending++
+	g.pendingBytes += bytes
 }
 
 // separate begins a new transaction, so that what follows is in one, if it is
@@ -67,7 +87,7 @@ func (g *commitGroup) separate() error {
 		return err
 	}
 	g.txn = g.s.db.NewTransaction(true)
-	g.pending = 0
+	g.pending, g.pendingBytes = 0, 0
 	return nil
 }
 
@@ -77,13 +97,34 @@ type lastWrite struct {
 	until      int64  // when it may go, Unix ms; 0 for never
 }
 
-// putBody adds a body. It is written behind the blocks that refer to it: should
-// the group take several transactions and the process end between them, there
-// are references without a body, which lead nowhere and are swept, and not a
-// body that waits for references that never come.
-func (g *commitGroup) putBody(key, value []byte, until int64) {
-	g.bodies = append(g.bodies, &badger.Entry{Key: key, Value: value, ExpiresAt: expiresAt(until)})
+// bodyWrite is a body, and the marks that are to be there if and only if it is.
+type bodyWrite struct {
+	position inbox.Position
+	entry    *badger.Entry
+	marks    []lastWrite
+}
+
+// putBody adds the body of the message at p. It is written behind the blocks that
+// refer to it: should the group take several transactions and the process end
+// between them, there are references without a body, which lead nowhere and are
+// swept, and not a body that waits for references that never come.
+func (g *commitGroup) putBody(p inbox.Position, value []byte, until int64) {
+	key := numberKey(prefixBody, uint64(p))
+	g.bodies = append(g.bodies, bodyWrite{position: p, entry: &badger.Entry{Key: key, Value: value, ExpiresAt: expiresAt(until)}})
 	g.size += len(key) + len(value)
+}
+
+// putMark adds a key that says of the message at p that it was stored. If the
+// message has a body the two are there together or not at all, so that a publisher
+// who sends it again, since nobody told him, has it stored once.
+func (g *commitGroup) putMark(p inbox.Position, key, value []byte, until int64) {
+	mark := lastWrite{key, value, until}
+	g.size += len(key) + len(value)
+	if last := len(g.bodies) - 1; last >= 0 && g.bodies[last].position == p {
+		g.bodies[last].marks = append(g.bodies[last].marks, mark)
+		return
+	}
+	g.last = append(g.last, mark)
 }
 
 // putLast adds a key that must not be durable before the messages that it
@@ -94,26 +135,41 @@ func (g *commitGroup) putLast(key, value []byte) {
 	g.size += len(key) + len(value)
 }
 
-// putLastUntil is putLast for a key that may go after a time, Unix milliseconds.
-func (g *commitGroup) putLastUntil(key, value []byte, until int64) {
-	g.last = append(g.last, lastWrite{key, value, until})
-	g.size += len(key) + len(value)
+// writeLast writes what putBody, putMark and putLast were given, in that order.
+func (g *commitGroup) writeLast() {
+	for i := range g.bodies {
+		g.writeBody(&g.bodies[i])
+	}
+	for i := range g.last {
+		g.writeMark(&g.last[i])
+	}
 }
 
-// writeLast writes what putBody and putLast were given, in that order.
-func (g *commitGroup) writeLast() {
-	for _, e := range g.bodies {
-		g.write(e)
-	}
-	for _, w := range g.last {
-		if w.value == nil {
-			g.retry(func() error { return g.txn.Delete(w.key) })
-		} else {
-			e := &badger.Entry{Key: w.key, Value: w.value}
-			if w.until != 0 {
-				e.ExpiresAt = expiresAt(w.until)
-			}
-			g.write(e)
+// writeBody writes a body and its marks in one transaction.
+func (g *commitGroup) writeBody(b *bodyWrite) {
+	if len(b.marks) > 0 {
+		bytes := len(b.entry.Key) + len(b.entry.Value)
+		for _, m := range b.marks {
+			bytes += len(m.key) + len(m.value)
+		}
+		if !g.fits(1+len(b.marks), bytes) {
+			_ = g.separate() // what fails has failed the store
 		}
 	}
+	g.write(b.entry)
+	for i := range b.marks {
+		g.writeMark(&b.marks[i])
+	}
+}
+
+func (g *commitGroup) writeMark(w *lastWrite) {
+	if w.value == nil {
+		g.remove(w.key)
+		return
+	}
+	e := &badger.Entry{Key: w.key, Value: w.value}
+	if w.until != 0 {
+		e.ExpiresAt = expiresAt(w.until)
+	}
+	g.write(e)
 }
