@@ -38,6 +38,7 @@ func Example() {
 			},
 		},
 		ConnectPacketBuilder: func(c *paho.Connect, _ *url.URL) (*paho.Connect, error) {
+			c.Properties.RequestProblemInfo = true                    // publishers are told ids, and reasons
 			c.Properties.User.Add(client.PropertyMode, pull.ModePull) // what waits is asked for
 			c.Properties.User.Add(client.PropertyMetadata, "on")      // live messages have ids
 			return c, nil

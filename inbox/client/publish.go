@@ -26,7 +26,11 @@ type Publisher interface {
 // Receipt is what a publisher knows of a message that was acknowledged.
 type Receipt struct {
 	Name string // the one under which it was sent, see PropertyName
-	ID   string // that the broker gave it; empty if it did not tell, as of QoS 2
+
+	// ID is the one that the broker gave it, see [Message]. Empty if it did not tell, as of
+	// QoS 2; it tells only who lets it, by RequestProblemInfo of [paho.ConnectProperties],
+	// which Paho leaves out of its own accord.
+	ID string
 }
 
 // RefusedError is a reason of the broker for not taking a message.
