@@ -8,6 +8,10 @@
 // connect again by themselves do so over a kill of the broker
 // (reconnect_test.go).
 //
+// What the repository has for clients is tested here, too, where it takes a real
+// broker: package inbox/client (device_test.go, outbox_test.go) and
+// examples/js (node_test.go).
+//
 // MQTT.js and Paho Python are run by the scripts in testdata. Tests of a client
 // that is not installed are skipped, and fail where CI is set.
 package clienttest

@@ -14,6 +14,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if how := os.Getenv(publisherEnv); how != "" {
+		fmt.Fprintln(os.Stderr, "the publisher ends:", publishUntilKilled(how))
+		os.Exit(1)
+	}
 	brokertest.Main(m, func() error { return goleak.Find() })
 }
 
