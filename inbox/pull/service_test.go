@@ -32,7 +32,7 @@ func TestOperations(t *testing.T) {
 		{OpDelete, `{"id":"` + id + `"}`, `{"deleted":1}`},
 		{OpSummary, `{}`, `{"position":"`},
 		{OpSummary, `{"limt":1}`, `{"error":{"code":"bad_request","message":"unknown field \"limt\"; there are limit, next"}}`},
-		{"sumary", ``, `{"error":{"code":"unknown_operation","message":"the operations are ack, delete, history, mode, pull, summary"}}`},
+		{"count", ``, `{"error":{"code":"unknown_operation","message":"the operations are ack, delete, history, mode, pull, summary"}}`},
 		{"", ``, `{"error":{"code":"unknown_operation"`},
 		{OpPull, `{"limit":1` + strings.Repeat(" ", MaxRequest) + "}", `{"error":{"code":"too_large"`},
 	} {
