@@ -160,7 +160,7 @@ type Summary struct {
 	Total    Count
 	Senders  []Tally
 	Topics   []Tally
-	Next     string // asks for the tallies that follow; "" at the end
+	Next     string // asks for the tallies that follow, 64 bytes at most; "" at the end
 }
 
 // Tally is what is unread of one sender, or in one topic.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +11,7 @@ import (
 )
 
 // Summarize implements [inbox.Puller]. The tallies of senders come first, then
-// those of topics, each by name.
+// those of topics.
 func (s *Store) Summarize(ctx context.Context, r inbox.Receiver, q inbox.SummaryQuery) (sum inbox.Summary, err error) {
 	err = s.ask(ctx, r, func(held *session) error {
 		sum = held.summaryLocked(s.last, q)
@@ -66,10 +67,12 @@ func (s *session) summaryLocked(last inbox.Position, q inbox.SummaryQuery) inbox
 // come in the order of storing.
 func tally(tallies map[string]*inbox.Tally, kind, name string, e *inbox.Envelope) {
 	mark := inbox.Mark{ID: e.ID, Time: e.Time}
-	t := tallies[kind+name]
+	sum := sha256.Sum256([]byte(name))
+	key := kind + string(sum[:16]) // short, whatever the name is
+	t := tallies[key]
 	if t == nil {
 		t = &inbox.Tally{Name: name, Oldest: mark}
-		tallies[kind+name] = t
+		tallies[key] = t
 	}
 	t.Newest = mark
 	addTo(&t.Count, e)

@@ -190,7 +190,9 @@ func TestPagesHaveRoomForWhatIsNotMessages(t *testing.T) {
 	if n := asJSON.messageSize(&bare); n > MinAnswer-skeletonSize-minGaps*gapSize {
 		t.Errorf("a message without its texts takes %d bytes, and there are %d", n, MinAnswer-skeletonSize-minGaps*gapSize)
 	}
-	few := SummaryAnswer{Position: c.String(), Next: c.String() + strings.Repeat("n", 40), Senders: make([]Tally, 1), Topics: make([]Tally, 1)}
+	continued := c
+	continued.next = strings.Repeat("n", 64)
+	few := SummaryAnswer{Position: c.String(), Next: continued.String(), Senders: make([]Tally, 1), Topics: make([]Tally, 1)}
 	if n := summarySize(&few); n > MinAnswer {
 		t.Errorf("two tallies without their names take %d bytes", n)
 	}

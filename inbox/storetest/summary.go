@@ -39,8 +39,8 @@ func (tr *trial) summary(r inbox.Receiver, q inbox.SummaryQuery) inbox.Summary {
 		if sum.Next == "" {
 			return whole
 		}
-		if sum.Next == q.Next || len(sum.Senders)+len(sum.Topics) == 0 {
-			tr.Fatalf("summary of %.40q: page %d does not go on", r, n)
+		if sum.Next == q.Next || len(sum.Next) > 64 || len(sum.Senders)+len(sum.Topics) == 0 {
+			tr.Fatalf("summary of %.40q: page %d does not go on, or at %q", r, n, sum.Next)
 		}
 		q.Next = sum.Next
 	}
