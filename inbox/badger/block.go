@@ -42,6 +42,7 @@ type block struct {
 	incarnation incarnation
 	last        inbox.Position
 	buf         []byte
+	entries     int
 	references  bool  // some of the entries are references
 	until       int64 // when the last of its entries may go, Unix ms; never if one may not
 }
@@ -55,6 +56,7 @@ func (b *block) add(p, id inbox.Position, g inbox.Grant, record []byte) {
 	}
 	b.buf = binary.AppendUvarint(b.buf, uint64(p-b.last))
 	b.last = p
+	b.entries++
 
 	flags := g.QoS & flagQoS
 	if g.Retain {

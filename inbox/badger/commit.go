@@ -131,9 +131,10 @@ type commitGroup struct {
 	handover []handover
 	fan      []fanItem
 	answers  []answer
-	records  []*[]byte // to give back to the pool
-	saved    []saved   // delivery states written
-	ended    []ended   // sessions that ended
+	records  []*[]byte     // to give back to the pool
+	saved    []saved       // delivery states written
+	ended    []ended       // sessions that ended
+	behind   []incarnation // those whose index is behind by so much that it is time to go on
 }
 
 // kept is one receiver of the message being applied that gets it from disk.
@@ -216,7 +217,8 @@ func (g *commitGroup) closeBlock(b *block) {
 	}
 	g.write(e)
 	g.written = append(g.written, b.buf)
-	b.buf, b.references, b.until = nil, false, 0
+	g.noteIndexed(b.incarnation, b.entries)
+	b.buf, b.entries, b.references, b.until = nil, 0, false, 0
 }
 
 // finish hands over and answers, in the order of the operations: first what
@@ -245,6 +247,7 @@ func (g *commitGroup) finish(err error) {
 	}
 	if err == nil {
 		g.s.sweeper.committed(g.saved, g.ended)
+		g.s.indexer.hint(indexWork{index: true}, g.behind...)
 	}
 	for _, r := range g.records {
 		recordPool.Put(r)
@@ -272,5 +275,5 @@ func (g *commitGroup) reset() {
 	g.handover, g.fan, g.answers = g.handover[:0], g.fan[:0], g.answers[:0]
 	g.records, g.kept = g.records[:0], g.kept[:0]
 	g.saved, g.ended = g.saved[:0], g.ended[:0]
-	g.bodies, g.last = g.bodies[:0], g.last[:0]
+	g.bodies, g.last, g.behind = g.bodies[:0], g.last[:0], g.behind[:0]
 }

@@ -24,6 +24,8 @@ import (
 //	x incarnation:8 packet id:2           QoS 2 message taken from the session's client, PUBREL awaited
 //	d hash:16                             name that its publisher gave to a message
 //	c sequence:8                          how many inboxes still refer to the body, once fewer than at first
+//	j incarnation:8                       how far the inbox is indexed
+//	s incarnation:8 kind:1 name:16 last:8 postings of one list, the last of which is at position last
 const (
 	prefixMeta         = 'M'
 	prefixSession      = 'S'
@@ -37,6 +39,8 @@ const (
 	prefixWill         = 'w'
 	prefixReceived     = 'x'
 	prefixName         = 'd'
+	prefixIndexed      = 'j'
+	prefixList         = 's'
 )
 
 var (

@@ -197,6 +197,9 @@ func (s *Store) loadSessions(txn *badger.Txn) (left leftovers, err error) {
 		return left, err
 	}
 	s.loadedStreams()
+	if err := s.loadIndexes(txn); err != nil {
+		return left, err
+	}
 	left.lonely(s, groups)
 	if left.orphans, err = s.loadWills(txn); err != nil {
 		return left, err

@@ -113,6 +113,7 @@ func (g *commitGroup) end(m inbox.Member) {
 		g.delete(sessionKey(sess.receiver())) // behind the note: one of them is there whatever happens
 	}
 	s.index.RemoveAll(m)
+	g.endIndex(sess.incarnation)
 	g.leaveStreams(m) // behind both: who is said to read a stream that is gone with its last reader is gone too
 	g.publishWill(m)
 	if owner := sess.owner(); owner != nil {

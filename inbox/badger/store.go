@@ -30,10 +30,11 @@ type Store struct {
 	queue   *queue
 	fanout  *fanout
 	sweeper *sweeper
+	indexer *indexer
 	blocks  *streamBlocks
 
 	visible        atomic.Uint64   // a reader that begins now finds everything that will ever be at this position or before
-	background     context.Context // of the sweeper's operations
+	background     context.Context // of the sweeper's operations, and the indexer's
 	stopBackground context.CancelFunc
 	closing        chan struct{} // closed when Close begins
 	committed      chan struct{} // closed when the committer has ended
@@ -54,8 +55,9 @@ type Store struct {
 	streams        *streams
 	histories      histories // but all of it, once the store is open
 	leavings       map[inbox.Member][]leaving
-	sequence       inbox.Position // given last
-	sequenceEnd    inbox.Position // taken from the store up to here
+	indexes        map[incarnation]*indexing // of those inboxes and streams that have one
+	sequence       inbox.Position            // given last
+	sequenceEnd    inbox.Position            // taken from the store up to here
 	incarnation    incarnation
 	incarnationEnd incarnation
 	timers         timers
@@ -84,12 +86,13 @@ func Open(o Options) (*Store, error) {
 	s := &Store{
 		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, keepQoS0: o.KeepQoS0,
 		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{},
+		indexes: map[incarnation]*indexing{},
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
 		disk: &diskGuard{dir: o.Dir, reserve: max(o.Reserve, 0), log: o.Log},
 	}
 	s.background, s.stopBackground = context.WithCancel(context.Background())
-	s.sweeper = newSweeper(s)
+	s.sweeper, s.indexer = newSweeper(s), newIndexer(s)
 	left, err := s.load()
 	if err != nil {
 		s.stopBackground()
@@ -98,6 +101,7 @@ func Open(o Options) (*Store, error) {
 	go s.commitLoop()
 	go s.fanout.loop()
 	go s.sweeper.loop(o.sweepEvery)
+	go s.indexer.loop()
 	if err := s.settle(left); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -127,6 +131,7 @@ func (s *Store) Close() error {
 		close(s.closing)
 		s.stopBackground()
 		<-s.sweeper.done
+		<-s.indexer.done
 		s.reading.Lock() // the last reader is gone; the next one sees closing
 		defer s.reading.Unlock()
 		s.closeErr = errors.Join(translate(s.db.Close()), s.lock.Close())

@@ -112,6 +112,7 @@ func (w *sweeper) sweepStream(b *sweepBatch, sw streamSweep) error {
 		if swept > sw.swept {
 			value := binary.AppendUvarint([]byte{stateVersion}, uint64(swept))
 			g.put(numberKey(prefixState, uint64(st.incarnation)), inbox.AppendState(value, inbox.State{}))
+			g.s.indexer.hint(indexWork{clean: true, swept: swept}, st.incarnation)
 		}
 		return nil
 	})

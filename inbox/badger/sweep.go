@@ -89,15 +89,19 @@ func (w *sweeper) committed(states []saved, ended []ended) {
 func (w *sweeper) sweptUpTo(inc incarnation) inbox.Position {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sw := w.sessions[inc]
-	switch {
-	case sw == nil:
-		return 0
-	case len(sw.held) > 0:
-		return min(sw.swept, sw.held[0]-1)
-	default:
-		return sw.swept
+	if sw := w.sessions[inc]; sw != nil {
+		return goneUpTo(sw.swept, sw.held)
 	}
+	return 0
+}
+
+// goneUpTo returns up to where everything is gone, if blocks are but for those with
+// held entries.
+func goneUpTo(swept inbox.Position, held []inbox.Position) inbox.Position {
+	if len(held) > 0 {
+		return min(swept, held[0]-1)
+	}
+	return swept
 }
 
 // loop is the sweeper's goroutine; it ends with the store.
@@ -275,6 +279,9 @@ type progress struct {
 
 // record notes the progress of what was flushed.
 func (w *sweeper) record(done []progress) {
+	for _, p := range done {
+		w.s.indexer.hint(indexWork{clean: true, swept: goneUpTo(p.swept, p.held)}, p.incarnation)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range done {
@@ -329,11 +336,11 @@ func (w *sweeper) purge(b *sweepBatch, e ended) error {
 	if err != nil {
 		return err
 	}
-	for _, prefix := range []byte{prefixSubscription, prefixReceived} {
+	for _, prefix := range []byte{prefixSubscription, prefixReceived, prefixList} {
 		if err := b.all(numberKey(prefix, uint64(inc))); err != nil {
 			return err
 		}
 	}
-	b.keys = append(b.keys, numberKey(prefixState, uint64(inc)), numberKey(prefixPurge, uint64(inc)))
+	b.keys = append(b.keys, numberKey(prefixState, uint64(inc)), indexedKey(inc), numberKey(prefixPurge, uint64(inc)))
 	return nil
 }

@@ -149,7 +149,7 @@ func (v *verifier) all(txn *badger.Txn) error {
 	v.txn = txn
 	v.streams, v.shared, v.missing = map[string]*verifiedStream{}, map[string]bool{}, map[inbox.Position]*missing{}
 	for _, step := range []func() error{
-		v.meta, v.sessions, v.subscriptions, v.states, v.marks, v.retained, v.counts, v.blocks, v.others,
+		v.meta, v.sessions, v.subscriptions, v.states, v.marks, v.retained, v.counts, v.blocks, v.indexes, v.others,
 	} {
 		if err := step(); err != nil {
 			return err

@@ -283,7 +283,7 @@ func (v *verifier) retained() error {
 func (v *verifier) others() error {
 	known := []byte{
 		prefixMeta, prefixSession, prefixSubscription, prefixBlock, prefixState, prefixPurge,
-		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName,
+		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixIndexed, prefixList,
 	}
 	it := v.txn.NewIterator(badger.IteratorOptions{})
 	defer it.Close()

@@ -1,0 +1,415 @@
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// indexFor has the inbox of a receiver be indexed, and returns which it is.
+func indexFor(t testing.TB, s *Store, r inbox.Receiver, kinds listKinds) incarnation {
+	t.Helper()
+	inc, err := run(t.Context(), s, "index", func(g *commitGroup) (incarnation, error) {
+		m := s.sessions.member(r)
+		if m == 0 {
+			return 0, inbox.ErrNoSession
+		}
+		g.makeIndex(m, kinds)
+		return s.sessions.at(m).incarnation, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inc
+}
+
+// appendAll stores messages, and returns when all are.
+func appendAll(t testing.TB, s *Store, all ...*inbox.Envelope) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, e := range all {
+		wg.Add(1)
+		s.Append(t.Context(), e, func(_ inbox.Receipt, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			wg.Done()
+		})
+	}
+	wg.Wait()
+}
+
+// someMessage is one of a few senders and topics; some expire by themselves.
+func someMessage(r *rand.Rand, topics ...string) *inbox.Envelope {
+	e := &inbox.Envelope{
+		Topic: topics[r.IntN(len(topics))], Client: fmt.Sprintf("c%d", r.IntN(5)), QoS: 1,
+		Time: time.Now().UnixMilli(), Payload: make([]byte, r.IntN(30)),
+	}
+	if r.IntN(3) == 0 {
+		e.User = fmt.Sprintf("u%d", r.IntN(3))
+	}
+	if r.IntN(5) == 0 {
+		e.Expiry = e.Time + r.Int64N(3_600_000)
+	}
+	return e
+}
+
+// checkIndex compares what an index answers with the blocks themselves: those that a
+// reader has not finished.
+func checkIndex(t testing.TB, s *Store, inc, reader incarnation, kinds listKinds) {
+	t.Helper()
+	err := s.viewLists(t.Context(), []incarnation{inc}, func(txn *badger.Txn, all []*lists, upTo inbox.Position) error {
+		l := all[0]
+		_, state, err := readState(txn, reader)
+		if err != nil {
+			return err
+		}
+		finished := finishedIn(state)
+		want := map[listID][]posting{}
+		names, ofTopic := map[listID][2]string{}, map[string]map[listID]bool{}
+		s.gather(txn, inc, finished, upTo, func(p posting, e *inbox.Envelope, _ uint64) bool {
+			for _, id := range kinds.lists(e.Sender(), e.Topic) {
+				sender, topic := id.kind.names(e.Sender(), e.Topic)
+				want[id] = append(want[id], p)
+				names[id] = [2]string{sender, topic}
+			}
+			return true
+		})
+		for id, postings := range want {
+			one := l.list(id)
+			if sender, topic := one.names(); names[id] != [2]string{sender, topic} {
+				t.Errorf("list of %q in %q, want %v", sender, topic, names[id])
+			}
+			var got []posting
+			w := one.after(finished)
+			for p, ok := w.next(); ok; p, ok = w.next() {
+				got = append(got, p)
+			}
+			if !slices.Equal(got, postings) {
+				t.Errorf("list of %v has %d entries, want %d", names[id], len(got), len(postings))
+			}
+			if got, want := one.between(finished, upTo), tallyOf(postings, finished, upTo, nil); got != want {
+				t.Errorf("list of %v comes to %v, want %v", names[id], got, want)
+			}
+			if topic := names[id][1]; id.kind == listPair {
+				if ofTopic[topic] == nil {
+					ofTopic[topic] = map[listID]bool{}
+					for one := range l.ofTopic(topic) {
+						ofTopic[topic][one.id] = true
+					}
+				}
+				if !ofTopic[topic][id] {
+					t.Errorf("list of %v is not found by its topic", names[id])
+				}
+			}
+		}
+		for _, kind := range []listKind{listPair, listTopic, listSender, listAll} {
+			for one := range l.all(kind, nil) {
+				if want[one.id] == nil && one.between(finished, endless) != (tally{}) {
+					t.Errorf("list %v has something", one.id)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever comes into an inbox or a stream, by whatever way, and is taken from it,
+// its index answers like its blocks, before and after the indexer has been there and
+// over restarts.
+func TestIndexFollows(t *testing.T) {
+	dir := t.TempDir()
+	r := rand.New(rand.NewPCG(1, 9))
+	open := func() *Store {
+		s, err := Open(everythingOptions(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	appendAll(t, s, &inbox.Envelope{Topic: "kept/1", Client: "k", QoS: 1, Retain: true, Payload: []byte{1}, Time: 1})
+	a := enter(t, s, "a", nil, sub("all/#", 1), sub("a", 1), sub("kept/+", 1))
+	b := enter(t, s, "b", nil, sub("all/#", 1), sub("news", 1))
+	appendAll(t, s, someMessage(r, "a", "all/1", "news"))
+	everyKind := kindsOf(listPair, listTopic, listSender, listAll)
+	kindsOfReceiver := map[inbox.Receiver]listKinds{"a": kindsOfInbox, "b": everyKind, streamReceiver("news"): kindsOfInbox}
+	indexes := map[incarnation]listKinds{}
+	for receiver, kinds := range kindsOfReceiver {
+		indexes[indexFor(t, s, receiver, kinds)] = kinds
+	}
+	stream := indexFor(t, s, streamReceiver("news"), kindsOfInbox)
+	inboxOfB := b.Inbox.(*handle).incarnation
+	for round := range 12 {
+		var some []*inbox.Envelope
+		for range r.IntN(900) {
+			some = append(some, someMessage(r, "a", "all/1", "all/2", "news", "nobody"))
+		}
+		appendAll(t, s, some...)
+		for inc, kinds := range indexes {
+			reader := inc
+			if inc == stream {
+				reader = inboxOfB
+			}
+			checkIndex(t, s, inc, reader, kinds)
+		}
+		if round == 3 {
+			b.finish(t, 500)
+		}
+		if round == 5 {
+			for _, in := range []*actor{a, b} {
+				if err := in.Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, faults := verifyAll(t, dir); len(faults) > 0 {
+				t.Fatal(faults)
+			}
+			s = open()
+		}
+	}
+	for inc := range indexes {
+		if err := s.indexer.await(t.Context(), inc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, faults := verifyAll(t, dir); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+}
+
+// manySenders are n messages of so many senders in turn.
+func manySenders(n, senders int) (all []*inbox.Envelope) {
+	for i := range n {
+		all = append(all, &inbox.Envelope{
+			Topic: "a", Client: fmt.Sprintf("sender %d", i%senders), QoS: 1, Time: time.Now().UnixMilli(), Payload: []byte("hello"),
+		})
+	}
+	return all
+}
+
+// An index that is made late, of more than one step takes, is waited for; and how
+// many records it has does not follow how often it went on.
+func TestIndexOfMany(t *testing.T) {
+	s, err := Open(everythingOptions(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	enter(t, s, "a", nil, sub("a", 1))
+	appendAll(t, s, manySenders(2*stepEntries, 1200)...)
+	inc := indexFor(t, s, "a", kindsOfInbox)
+	checkIndex(t, s, inc, inc, kindsOfInbox)
+	for range 8 {
+		appendAll(t, s, manySenders(200, 3)...)
+		if err := s.indexer.await(t.Context(), inc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkIndex(t, s, inc, inc, kindsOfInbox)
+	lists, records := 1200+1, map[listKind]int{}
+	err = s.view(func(txn *badger.Txn) error {
+		return each(txn, []byte{prefixList}, func(k, _ []byte) error {
+			records[listOf(k).kind]++
+			return nil
+		})
+	})
+	if err != nil || records[listOfTopic] != 1200 || records[listPair]+records[listAll] > lists+20 {
+		t.Errorf("records %v of %d lists, %v", records, lists, err)
+	}
+}
+
+// What a session has in the index goes with it, and what it has finished is cleaned
+// up when that is much.
+func TestIndexGoes(t *testing.T) {
+	s, err := Open(everythingOptions(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a, b := enter(t, s, "a", nil, sub("a", 1)), enter(t, s, "b", nil, sub("b", 1))
+	for _, r := range []inbox.Receiver{"a", "b"} {
+		inc := indexFor(t, s, r, kindsOfInbox)
+		all := manySenders(mostPostings+100, 300)
+		for _, e := range all {
+			e.Topic = string(r)
+		}
+		appendAll(t, s, all...)
+		if err := s.indexer.await(t.Context(), inc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.Keys()["s"]
+	if err := a.Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryAtOnce}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return s.Keys()["j"] == 1 && s.Keys()["s"] <= before/2+1 })
+	for n := mostPostings + 100; n > 0; n -= 100 {
+		b.finish(t, min(n, 100))
+	}
+	eventually(t, func() bool { return s.Keys()["s"] == 0 })
+	inc := b.Inbox.(*handle).incarnation
+	checkIndex(t, s, inc, inc, kindsOfInbox)
+}
+
+func eventually(t *testing.T, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never is")
+		}
+	}
+}
+
+// An index that is damaged is made anew, and readers are told meanwhile.
+func TestIndexDamaged(t *testing.T) {
+	for name, harm := range map[string]func(d *damager, inc incarnation){
+		"postings": func(d *damager, inc incarnation) { d.cut(d.first(listID{kind: listPair}.key(inc, 0)[:10])) },
+		"head":     func(d *damager, inc incarnation) { d.cut(indexedKey(inc)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, err := Open(everythingOptions(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			enter(t, s, "a", nil, sub("a", 1))
+			appendAll(t, s, manySenders(3000, 5)...)
+			inc := indexFor(t, s, "a", kindsOfInbox)
+			if err := errors.Join(s.indexer.await(t.Context(), inc), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			damage(t, dir, func(d *damager) { harm(d, inc) })
+			if s, err = Open(everythingOptions(dir)); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			count := func() (n uint64, err error) {
+				err = s.viewLists(t.Context(), []incarnation{inc}, func(_ *badger.Txn, all []*lists, _ inbox.Position) error {
+					for l := range all[0].all(listPair, nil) {
+						n += l.live(0, endless, deadline{old: math.MinInt64}).messages
+					}
+					return nil
+				})
+				return n, err
+			}
+			eventually(t, func() bool {
+				n, err := count()
+				if err != nil && !errors.Is(err, inbox.ErrDamaged) || err == nil && n != 3000 {
+					t.Fatalf("%d messages, %v", n, err)
+				}
+				return err == nil
+			})
+			checkIndex(t, s, inc, inc, kindsOfInbox)
+		})
+	}
+}
+
+// Who waits for an index is told when it does not come.
+func TestIndexAwaited(t *testing.T) {
+	s, err := Open(everythingOptions(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := enter(t, s, "a", nil, sub("a", 1))
+	inc := a.Inbox.(*handle).incarnation
+	if err := s.viewLists(t.Context(), []incarnation{inc}, nil); !errors.Is(err, errNotIndexed) {
+		t.Errorf("without an index: %v", err)
+	}
+	if err := s.indexer.await(t.Context(), inc); !errors.Is(err, inbox.ErrNoSession) {
+		t.Errorf("wait without an index: %v", err)
+	}
+	indexFor(t, s, "a", kindsOfInbox)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.indexer.await(over, inc); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("wait that is over: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.indexer.await(t.Context(), inc); !errors.Is(err, inbox.ErrClosed) {
+		t.Errorf("wait after the end: %v", err)
+	}
+}
+
+// Each damage to an index is found by Verify.
+func TestVerifyIndex(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(everythingOptions(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	enter(t, s, "a", nil, sub("a", 1))
+	appendAll(t, s, manySenders(300, 3)...)
+	inc := indexFor(t, s, "a", kindsOfInbox)
+	if err := errors.Join(s.indexer.await(t.Context(), inc), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	all, pairs, noted := listID{kind: listAll}.key(inc, 0)[:10], listID{kind: listPair}.key(inc, 0)[:10], listID{kind: listOfTopic}.key(inc, 0)[:10]
+	rewrite := func(d *damager, key []byte, change func([]posting) []posting) {
+		r, err := parsePostings(d.get(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.set(key, appendPostings(nil, string(r.sender), string(r.topic), r.before, change(r.appendTo(nil))), 0)
+	}
+	x := &everything{dir: dir}
+	for name, c := range map[string]struct {
+		do   func(d *damager)
+		want string
+	}{
+		"nothing":      {func(*damager) {}, ""},
+		"not readable": {func(d *damager) { d.cut(d.first(pairs)) }, "damaged: read postings"},
+		"of another key": {func(d *damager) {
+			key := d.first(pairs)
+			other := slices.Clone(key)
+			other[15]++
+			d.set(other, d.get(key), 0)
+			d.drop(key)
+		}, "damaged: read postings: of \"sender"},
+		"gone": {func(d *damager) { d.drop(d.first(pairs)) }, "lost: session \"a\" has 100 entries"},
+		"one missing": {func(d *damager) {
+			rewrite(d, d.first(all), func(p []posting) []posting { return p[1:] })
+		}, "lost: session \"a\" has 300 entries of \"\" in \"\", and its index others, 299"},
+		"one counted wrong": {func(d *damager) {
+			rewrite(d, d.first(all), func(p []posting) []posting { p[3].bytes++; return p })
+		}, "lost: session \"a\" has 300 entries of \"\" in \"\", and its index others, 300"},
+		"not found by topic": {func(d *damager) { d.drop(d.first(noted)) }, "lost: messages of"},
+		"of nobody": {func(d *damager) {
+			d.set(listID{kind: listAll}.key(nobody, inbox.Position(keyNumber(d.first(all)))), d.get(d.first(all)), 0)
+		}, "stays: postings of incarnation 999"},
+		"not indexed":       {func(d *damager) { d.drop(indexedKey(inc)) }, "stays: postings of session \"a\", which is not indexed"},
+		"head not readable": {func(d *damager) { d.cut(indexedKey(inc)) }, "damaged: read"},
+	} {
+		copied := x.copied(t)
+		damage(t, copied, c.do)
+		_, faults := verifyAll(t, copied)
+		switch {
+		case c.want == "" && len(faults) > 0, len(faults) > 1, c.want != "" && len(faults) == 0:
+			t.Errorf("%s: faults %q", name, faults)
+		case c.want != "" && !strings.HasPrefix(faults[0], c.want):
+			t.Errorf("%s: fault %q, want %q", name, faults[0], c.want)
+		}
+	}
+}

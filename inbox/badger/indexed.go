@@ -1,0 +1,147 @@
+package badger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// indexedVersion is the version of the record that says how far an inbox is indexed:
+//
+//	version:1  phase:1  kinds:1  through:uvarint  clock:uvarint  skew:uvarint
+//
+// kinds has bit n set for kind n. clock is the time of the newest message up to
+// through, and skew by how much one behind it was older at most, Unix milliseconds.
+const indexedVersion = 1
+
+// indexPhase is what is to be done with the index of an inbox.
+type indexPhase byte
+
+const (
+	indexKept indexPhase = iota // it is kept up
+	indexNew                    // it is to be made; what there is of it is deleted before
+	phases
+)
+
+// indexed is how far an inbox is indexed.
+type indexed struct {
+	phase       indexPhase
+	kinds       listKinds
+	through     inbox.Position // everything up to here is in the lists
+	clock, skew int64
+}
+
+func indexedKey(inc incarnation) []byte { return numberKey(prefixIndexed, uint64(inc)) }
+
+func appendIndexed(dst []byte, x indexed) []byte {
+	dst = append(dst, indexedVersion, byte(x.phase), byte(x.kinds))
+	dst = binary.AppendUvarint(dst, uint64(x.through))
+	dst = binary.AppendUvarint(dst, uint64(x.clock))
+	return binary.AppendUvarint(dst, uint64(x.skew))
+}
+
+func parseIndexed(b []byte) (x indexed, err error) {
+	if len(b) < 3 {
+		return x, fmt.Errorf("read index: %d bytes: %w", len(b), inbox.ErrDamaged)
+	}
+	if err := checkVersion("index", int(b[0]), indexedVersion); err != nil {
+		return x, err
+	}
+	x.phase, x.kinds = indexPhase(b[1]), listKinds(b[2])
+	d := postingsReader{rest: b[3:]}
+	x.through = inbox.Position(d.number("through"))
+	x.clock, x.skew = int64(d.number("clock")), int64(d.number("skew"))
+	if d.err == nil && (len(d.rest) > 0 || x.phase >= phases) {
+		d.fail("end")
+	}
+	return x, d.err
+}
+
+// readIndexed reads how far an inbox is indexed, and whether it is at all.
+func readIndexed(txn *badger.Txn, inc incarnation) (x indexed, ok bool, err error) {
+	item, err := txn.Get(indexedKey(inc))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return x, false, nil
+	}
+	if err == nil {
+		err = item.Value(func(v []byte) (err error) { x, err = parseIndexed(v); return err })
+	}
+	return x, err == nil, err
+}
+
+// indexing is what the committer has of an index.
+type indexing struct {
+	indexed
+	since int // entries since the indexer was last told
+}
+
+// tellAfter is how many new entries are worth telling the indexer of: readers read
+// them all, and what is indexed is written again where lists are short.
+const tellAfter = 1024
+
+// noteIndexed notes that entries are being added to an inbox. Cost where there is no
+// index: a look into a map, for each inbox and group.
+func (g *commitGroup) noteIndexed(inc incarnation, entries int) {
+	x := g.s.indexes[inc]
+	if x == nil {
+		return
+	}
+	if x.since += entries; x.since >= tellAfter {
+		x.since = 0
+		g.behind = append(g.behind, inc)
+	}
+}
+
+// makeIndex has an inbox or stream be indexed from now on, by lists of these kinds.
+// What it has is indexed in the background; see Store.viewLists. If it has such an
+// index, this changes nothing. It must be one of a session that outlives its link.
+func (g *commitGroup) makeIndex(m inbox.Member, kinds listKinds) {
+	sess := g.s.sessions.at(m)
+	x := g.s.indexes[sess.incarnation]
+	if x != nil && x.kinds == kinds {
+		return
+	}
+	x = &indexing{indexed: indexed{phase: indexNew, kinds: kinds}}
+	g.s.indexes[sess.incarnation] = x
+	g.put(indexedKey(sess.incarnation), appendIndexed(nil, x.indexed))
+	g.s.indexer.add(sess.incarnation)
+	g.behind = append(g.behind, sess.incarnation)
+}
+
+// endIndex forgets the index of an inbox that ends. What is on disk goes with the
+// rest of it.
+func (g *commitGroup) endIndex(inc incarnation) {
+	if g.s.indexes[inc] != nil {
+		delete(g.s.indexes, inc)
+		g.s.indexer.remove(inc)
+	}
+}
+
+// kindsOfInbox are the lists that an inbox or a stream has.
+var kindsOfInbox = kindsOf(listAll, listPair)
+
+// loadIndexes finds the inboxes that are indexed. A record that is damaged is made
+// anew, with all that it speaks of.
+func (s *Store) loadIndexes(txn *badger.Txn) error {
+	return each(txn, []byte{prefixIndexed}, func(k, v []byte) error {
+		inc := incarnation(keyNumber(k))
+		if s.sessions.ofIncarnation(inc) == 0 {
+			return nil // it is being purged
+		}
+		x, err := parseIndexed(v)
+		if errors.Is(err, inbox.ErrDamaged) {
+			s.reportDamage("index", k, err)
+			x, err = indexed{phase: indexNew, kinds: kindsOfInbox}, nil
+		}
+		s.indexes[inc] = &indexing{indexed: x}
+		s.indexer.add(inc)
+		if x.phase == indexNew {
+			s.indexer.hint(indexWork{index: true}, inc)
+		}
+		return err
+	})
+}

@@ -1,0 +1,199 @@
+package badger
+
+import (
+	"math"
+	"sort"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// posting is an entry as the index has it: enough to count it, and to know where it
+// is. The message itself is not there.
+type posting struct {
+	position inbox.Position
+	id       inbox.Position // the message's own number
+	bytes    uint64         // as [inbox.Count] counts them
+	time     int64          // the message's, Unix ms
+	expiry   int64          // when it is over by itself, Unix ms; 0 for never
+}
+
+// isCopy reports whether the entry came into the inbox later than its message was
+// stored.
+func (p *posting) isCopy() bool { return p.id != p.position }
+
+func (p *posting) tally() tally {
+	t := tally{messages: 1, bytes: p.bytes}
+	if p.expiry != 0 {
+		t.expiring = 1
+	}
+	return t
+}
+
+// tally is how many entries there are, what they take, and how many of them expire
+// by themselves. Of a list that begins somewhere, so does its tally: only the
+// difference of two means something.
+type tally struct{ messages, bytes, expiring uint64 }
+
+func (t tally) plus(o tally) tally {
+	return tally{t.messages + o.messages, t.bytes + o.bytes, t.expiring + o.expiring}
+}
+
+func (t tally) minus(o tally) tally {
+	return tally{t.messages - o.messages, t.bytes - o.bytes, t.expiring - o.expiring}
+}
+
+// mostPostings bounds a record.
+const mostPostings = 4096
+
+// The columns of a record.
+const (
+	columnPosition = iota
+	columnBytes
+	columnTime
+	columnExpiry
+	columnBehind
+	columns
+)
+
+// postings is a record. It does not change, and its texts and columns point into
+// the bytes that it was read from.
+type postings struct {
+	sender, topic    []byte // of what the list is
+	before           tally
+	n                int
+	copies, expiring int
+	first            inbox.Position
+	base             int64
+	oldest, newest   int64 // without copies; not to be looked at if all are copies
+	earliest, latest int64 // not to be looked at if none expires
+	column           [columns]column
+	expiresAt        uint64 // when it may go, in Badger's seconds; 0 for never
+}
+
+// column is numbers of the same width, one after the other.
+type column struct {
+	b     []byte
+	width int
+}
+
+func (c *column) at(i int) uint64 {
+	v := uint64(0)
+	for _, b := range c.b[i*c.width : (i+1)*c.width] {
+		v = v<<8 | uint64(b)
+	}
+	return v
+}
+
+func (r *postings) position(i int) inbox.Position {
+	return r.first + inbox.Position(r.column[columnPosition].at(i))
+}
+
+func (r *postings) last() inbox.Position { return r.position(r.n - 1) }
+
+// at returns the posting number i, from 0.
+func (r *postings) at(i int) posting {
+	p := posting{position: r.position(i), bytes: r.bytesUpTo(i+1) - r.bytesUpTo(i), time: r.time(i), expiry: r.expiry(i)}
+	p.id = p.position - inbox.Position(r.column[columnBehind].at(i))
+	return p
+}
+
+func (r *postings) time(i int) int64  { return r.base + int64(r.column[columnTime].at(i)) }
+func (r *postings) copied(i int) bool { return r.column[columnBehind].at(i) != 0 }
+func (r *postings) expiry(i int) int64 {
+	if v := r.column[columnExpiry].at(i); v != 0 {
+		return r.earliest + int64(v-1)
+	}
+	return 0
+}
+
+// bytesUpTo is what the first n entries take.
+func (r *postings) bytesUpTo(n int) uint64 {
+	if n == 0 {
+		return 0
+	}
+	return r.column[columnBytes].at(n - 1)
+}
+
+// upTo returns how many of the postings are at p or before it.
+func (r *postings) upTo(p inbox.Position) int {
+	return sort.Search(r.n, func(i int) bool { return r.position(i) > p })
+}
+
+// tally is what the first n entries of the record come to, and what is before it.
+// Cost: a look at two columns, or, if some of the entries expire and not all, at n
+// numbers.
+func (r *postings) tally(n int) tally {
+	t := tally{messages: uint64(n), bytes: r.bytesUpTo(n)}
+	switch r.expiring {
+	case 0:
+	case r.n:
+		t.expiring = uint64(n)
+	default:
+		for i := range n {
+			if r.column[columnExpiry].at(i) != 0 {
+				t.expiring++
+			}
+		}
+	}
+	return r.before.plus(t)
+}
+
+// total is what the list comes to up to the end of the record.
+func (r *postings) total() tally {
+	return r.before.plus(tally{uint64(r.n), r.bytesUpTo(r.n), uint64(r.expiring)})
+}
+
+// appendTo appends all postings of the record.
+func (r *postings) appendTo(all []posting) []posting {
+	for i := range r.n {
+		all = append(all, r.at(i))
+	}
+	return all
+}
+
+// deadline says which entries are over: those whose own time has come, and, but for
+// copies, those that are as old as the store keeps any.
+type deadline struct {
+	now int64 // Unix ms
+	old int64 // the time of the newest message that is kept no more, Unix ms; math.MinInt64 if all are
+}
+
+// keepsAll reports whether no message is too old.
+func (d deadline) keepsAll() bool { return d.old == math.MinInt64 }
+
+// isOver reports whether an entry is over.
+func (d deadline) isOver(p *posting) bool {
+	return p.expiry != 0 && p.expiry <= d.now || p.time <= d.old && !p.isCopy()
+}
+
+// passed reports whether the entry number i is over.
+func (d deadline) passed(r *postings, i int) bool {
+	expiry := r.expiry(i)
+	return expiry != 0 && expiry <= d.now || r.time(i) <= d.old && !r.copied(i)
+}
+
+// over is what those of the entries from number i to before number j come to that
+// are over. Cost: nothing if the head of the record says that none is or all are,
+// otherwise about 10 ns an entry.
+func (r *postings) over(i, j int, d deadline) tally {
+	some := r.expiring > 0 && r.earliest <= d.now || r.copies < r.n && r.oldest <= d.old
+	all := r.expiring == r.n && r.latest <= d.now || r.copies == 0 && r.newest <= d.old
+	switch {
+	case i >= j || !some:
+		return tally{}
+	case all:
+		return r.tally(j).minus(r.tally(i))
+	}
+	var t tally
+	for ; i < j; i++ {
+		if !d.passed(r, i) {
+			continue
+		}
+		t.messages++
+		t.bytes += r.bytesUpTo(i+1) - r.bytesUpTo(i)
+		if r.expiry(i) != 0 {
+			t.expiring++
+		}
+	}
+	return t
+}

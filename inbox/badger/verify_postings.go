@@ -1,0 +1,210 @@
+package badger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math"
+	"slices"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// verifiedIndex is the index of one inbox, whose records are being read.
+type verifiedIndex struct {
+	incarnation incarnation
+	owner       *owner // nil if it is nobody's
+	indexed
+	exists bool // there is a record that says so
+	inbox  inboxRead
+	until  deadline
+
+	lists   map[listID]*verifiedList
+	noted   map[pair]bool // pairs that are found by their topics
+	damaged bool
+}
+
+// verifiedList is what is counted of one list: what somebody may still ask for.
+type verifiedList struct {
+	sender, topic  string
+	total          tally          // up to the last record so far
+	last           inbox.Position // of that record
+	until          uint64         // when that record may go, in Badger's seconds; 0 for never
+	entries        int
+	digest         uint64 // of all entries, in any order
+	wanted         int    // as the inbox itself has it
+	digestOfWanted uint64
+}
+
+// indexes compares what is indexed with what is in the inboxes.
+func (v *verifier) indexes() error {
+	all := map[incarnation]*verifiedIndex{}
+	at := func(key []byte, what string) *verifiedIndex {
+		inc := keyIncarnationOf(key)
+		x := all[inc]
+		if x == nil {
+			x = v.verifiedIndex(inc, v.owner(key, what))
+			all[inc] = x
+		}
+		return x
+	}
+	err := v.each(prefixIndexed, 9, func(r verified) {
+		x := at(r.key, "index")
+		var err error
+		if x.indexed, err = parseIndexed(r.value); err != nil {
+			v.damaged(r.key, err)
+			x.damaged = true
+		}
+		x.exists = true
+		v.taken(r.key, "indexed position", x.through)
+	})
+	if err != nil {
+		return err
+	}
+	current := (*verifiedIndex)(nil) // keys come in the order of incarnations
+	err = v.each(prefixList, listKeyLength, func(r verified) {
+		if current == nil || current.incarnation != keyIncarnationOf(r.key) {
+			v.compareIndex(current)
+			current = at(r.key, "postings")
+			if current.owner != nil && !current.exists && !current.owner.ended {
+				v.fault(FaultStays, r.key, "postings of %s, which is not indexed", current.owner)
+			}
+		}
+		if err := v.postings(current, r); err != nil {
+			current.damaged = true
+			v.damaged(r.key, err)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range all {
+		v.compareIndex(x)
+	}
+	return nil
+}
+
+func (v *verifier) verifiedIndex(inc incarnation, o *owner) *verifiedIndex {
+	x := &verifiedIndex{incarnation: inc, owner: o, lists: map[listID]*verifiedList{}, noted: map[pair]bool{}}
+	x.inbox = inboxRead{incarnation: inc, owner: o}
+	if o != nil && !o.unread {
+		_, x.inbox.state, _ = readState(v.txn, inc) // it was read before
+	}
+	x.until = deadline{now: v.now.UnixMilli(), old: math.MinInt64}
+	if v.retention >= 0 {
+		x.until.old = v.now.Add(-v.retention).UnixMilli()
+	}
+	return x
+}
+
+func (x *verifiedIndex) list(id listID) *verifiedList {
+	l := x.lists[id]
+	if l == nil {
+		l = &verifiedList{}
+		x.lists[id] = l
+	}
+	return l
+}
+
+// postings reads one record of a list.
+func (v *verifier) postings(x *verifiedIndex, r verified) error {
+	id := listOf(r.key)
+	if id.kind == listOfTopic {
+		x.noted[id.name.swapped()] = true
+		return nil
+	}
+	record, err := parsePostings(r.value)
+	if err != nil {
+		return err
+	}
+	l := x.list(id)
+	first := l.last == 0
+	named := slices.Contains(kindsOf(id.kind).lists(string(record.sender), string(record.topic)), id)
+	switch {
+	case !first && record.before != l.total:
+		return fmt.Errorf("read postings: %v before them, after %v: %w", record.before, l.total, inbox.ErrDamaged)
+	case !first && (l.until == 0 && r.expiresAt != 0 || r.expiresAt != 0 && r.expiresAt < l.until):
+		return fmt.Errorf("read postings: they go before those in front of them: %w", inbox.ErrDamaged)
+	case uint64(record.last()) != keyNumber(r.key), x.exists && x.phase == indexKept && record.last() > x.through, !named:
+		return fmt.Errorf("read postings: of %q in %q up to %d, under another key: %w", record.sender, record.topic, record.last(), inbox.ErrDamaged)
+	}
+	var of tally
+	for i := range record.n {
+		p := record.at(i)
+		if p.position <= l.last || p.id > p.position {
+			return fmt.Errorf("read postings: one at %d after %d: %w", p.position, l.last, inbox.ErrDamaged)
+		}
+		l.last = p.position
+		of = of.plus(p.tally())
+		if x.counts(&p) {
+			l.entries++
+			l.digest += digestOf(&p)
+		}
+	}
+	if record.before.plus(of) != record.total() {
+		return fmt.Errorf("read postings: they come to %v, not %v: %w", of, record.total().minus(record.before), inbox.ErrDamaged)
+	}
+	l.sender, l.topic, l.total, l.until = string(record.sender), string(record.topic), record.total(), r.expiresAt
+	return nil
+}
+
+// counts reports whether somebody may still ask for an entry. What is finished or
+// over may be gone from the inbox, and not yet from the index.
+func (x *verifiedIndex) counts(p *posting) bool {
+	return !x.inbox.finished(p.position) && !x.until.isOver(p)
+}
+
+var digestSeed = maphash.MakeSeed()
+
+func digestOf(p *posting) uint64 {
+	b := make([]byte, 0, 40)
+	for _, n := range [...]uint64{uint64(p.position), uint64(p.id), p.bytes, uint64(p.time), uint64(p.expiry)} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return maphash.Bytes(digestSeed, b)
+}
+
+// compareIndex counts what an inbox has, and compares that with its index.
+func (v *verifier) compareIndex(x *verifiedIndex) {
+	if x == nil || x.lists == nil || x.owner == nil {
+		return
+	}
+	lists := x.lists
+	if x.exists && !x.damaged && x.phase == indexKept && !x.owner.ended && !x.owner.unread && !v.unread[prefixBlock] && !v.unread[prefixBody] {
+		v.count(x)
+		for id, l := range lists {
+			key := id.key(x.incarnation, l.last)
+			if l.entries != l.wanted || l.digest != l.digestOfWanted {
+				v.fault(FaultLost, key, "%s has %d entries of %q in %q, and its index others, %d", x.owner, l.wanted, l.sender, l.topic, l.entries)
+			}
+			if id.kind == listPair && !x.noted[id.name] {
+				v.fault(FaultLost, key, "messages of %q are not found by topic %q in the index of %s", l.sender, l.topic, x.owner)
+			}
+		}
+	}
+	x.lists, x.noted = nil, nil // it is done
+}
+
+// count notes what the inbox itself has.
+func (v *verifier) count(x *verifiedIndex) {
+	s := &Store{log: slog.New(slog.DiscardHandler)} // what is damaged was found before
+	ids := map[[2]string][]listID{}
+	s.gather(v.txn, x.incarnation, x.owner.swept, x.through, func(p posting, e *inbox.Envelope, _ uint64) bool {
+		if !x.counts(&p) {
+			return true
+		}
+		names := [2]string{e.Sender(), e.Topic}
+		if ids[names] == nil {
+			ids[names] = x.kinds.lists(names[0], names[1])
+		}
+		for _, id := range ids[names] {
+			l := x.list(id)
+			if l.wanted++; l.entries == 0 {
+				l.sender, l.topic = id.kind.names(names[0], names[1])
+			}
+			l.digestOfWanted += digestOf(&p)
+		}
+		return true
+	})
+}
