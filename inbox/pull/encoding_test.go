@@ -227,3 +227,18 @@ func randomText(r *rand.Rand) string {
 	}
 	return string(b)
 }
+
+// What a later server adds to its answers is passed over.
+func TestUnknownFieldsOfAnswersArePassedOver(t *testing.T) {
+	later := map[string]any{"messages": []any{map[string]any{"id": "x", "later": []any{1, map[string]any{"a": nil}}, "topic": "a"}}, "later": 1}
+	for _, enc := range []encoding{asJSON, asMsgpack} {
+		b, err := enc.encode(later)
+		var answer MessagesAnswer
+		if err == nil {
+			err = decode(enc, b, &answer)
+		}
+		if err != nil || len(answer.Messages) != 1 || answer.Messages[0].ID != "x" || answer.Messages[0].Topic != "a" {
+			t.Errorf("%s: got %+v, %v", enc.contentType(), answer, err)
+		}
+	}
+}

@@ -3,8 +3,6 @@ package pull
 import (
 	"unicode/utf8"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -12,7 +10,7 @@ import (
 //
 // The payload is in Payload if it is valid UTF-8, and else in PayloadBase64, which
 // is base64 in JSON. In msgpack it is under the name payload in both cases: a str, or
-// a bin.
+// a bin. All other names are the same there.
 type Message struct {
 	ID     string `json:"id"`
 	Time   Time   `json:"time"` // when the server took it
@@ -80,61 +78,4 @@ func messageOf(e *inbox.Envelope) Message {
 		m.Properties = append(m.Properties, [2]string{p.Key, p.Value})
 	}
 	return m
-}
-
-// messageFields is a message in msgpack, but for the payload.
-type messageFields struct {
-	ID              string      `msgpack:"id"`
-	Time            Time        `msgpack:"time"`
-	Topic           string      `msgpack:"topic,omitempty"`
-	Sender          string      `msgpack:"sender,omitempty"`
-	Client          string      `msgpack:"client,omitempty"`
-	QoS             int         `msgpack:"qos,omitempty"`
-	Retain          bool        `msgpack:"retain,omitempty"`
-	Payload         any         `msgpack:"payload,omitempty"` // string or []byte
-	PayloadFormat   *int        `msgpack:"payload_format,omitempty"`
-	ContentType     string      `msgpack:"content_type,omitempty"`
-	ResponseTopic   string      `msgpack:"response_topic,omitempty"`
-	CorrelationData base64Text  `msgpack:"correlation_base64,omitempty"`
-	Properties      [][2]string `msgpack:"properties,omitempty"`
-	Expires         Time        `msgpack:"expires,omitempty"`
-	Deleted         bool        `msgpack:"deleted,omitempty"`
-	Truncated       bool        `msgpack:"truncated,omitempty"`
-	PayloadBytes    int         `msgpack:"payload_bytes,omitempty"`
-}
-
-// EncodeMsgpack implements [msgpack.CustomEncoder].
-func (m *Message) EncodeMsgpack(enc *msgpack.Encoder) error {
-	f := messageFields{
-		m.ID, m.Time, m.Topic, m.Sender, m.Client, m.QoS, m.Retain, nil, m.PayloadFormat, m.ContentType, m.ResponseTopic,
-		m.CorrelationData, m.Properties, m.Expires, m.Deleted, m.Truncated, m.PayloadBytes,
-	}
-	switch {
-	case m.PayloadBase64 != nil:
-		f.Payload = m.PayloadBase64
-	case m.Payload != "":
-		f.Payload = m.Payload
-	}
-	return enc.Encode(&f)
-}
-
-// DecodeMsgpack implements [msgpack.CustomDecoder].
-func (m *Message) DecodeMsgpack(dec *msgpack.Decoder) error {
-	var f messageFields
-	if err := dec.Decode(&f); err != nil {
-		return err
-	}
-	*m = Message{
-		ID: f.ID, Time: f.Time, Topic: f.Topic, Sender: f.Sender, Client: f.Client, QoS: f.QoS, Retain: f.Retain,
-		PayloadFormat: f.PayloadFormat, ContentType: f.ContentType, ResponseTopic: f.ResponseTopic,
-		CorrelationData: f.CorrelationData, Properties: f.Properties, Expires: f.Expires, Deleted: f.Deleted,
-		Truncated: f.Truncated, PayloadBytes: f.PayloadBytes,
-	}
-	switch payload := f.Payload.(type) {
-	case string:
-		m.Payload = payload
-	case []byte:
-		m.PayloadBase64 = payload
-	}
-	return nil
 }
