@@ -132,6 +132,15 @@ func (f *fields) text(name string) string {
 	return ""
 }
 
+// place is text that takes the number 0 too.
+func (f *fields) place(name string) string {
+	if f.values[name] == int64(0) {
+		f.known = append(f.known, name)
+		return "0"
+	}
+	return f.text(name)
+}
+
 // flag returns nil if there is none.
 func (f *fields) flag(name string) *bool {
 	switch v := f.take(name).(type) {
@@ -194,8 +203,8 @@ func readPull(f *fields) PullRequest {
 		Order:    f.text("order"),
 		Sender:   f.text("sender"),
 		Topic:    f.text("topic"),
-		After:    f.text("after"),
-		Before:   f.text("before"),
+		After:    f.place("after"),
+		Before:   f.place("before"),
 		Ack:      f.flag("ack"),
 	}
 }
@@ -218,8 +227,8 @@ func readHistory(f *fields) HistoryRequest {
 		Order:    f.text("order"),
 		Sender:   f.text("sender"),
 		Topic:    f.text("topic"),
-		After:    f.text("after"),
-		Before:   f.text("before"),
+		After:    f.place("after"),
+		Before:   f.place("before"),
 	}
 }
 

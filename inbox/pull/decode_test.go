@@ -33,6 +33,7 @@ func TestRequestsAreRead(t *testing.T) {
 		{"limit in floating point", map[string]any{"limit": 20.0}, pull, PullRequest{Limit: 20}},
 		{"limit huge", map[string]any{"limit": uint64(math.MaxUint64)}, pull, PullRequest{Limit: math.MaxInt32}},
 		{"limit huge in floating point", map[string]any{"limit": 1e300}, pull, PullRequest{Limit: math.MaxInt32}},
+		{"the beginning", map[string]any{"after": 0, "before": "0"}, pull, PullRequest{After: "0", Before: "0"}},
 		{"ids", map[string]any{"ids": []any{"a", "b"}}, ack, AckRequest{IDs: []string{"a", "b"}}},
 		{"no ids", map[string]any{"ids": []any{}}, ack, AckRequest{IDs: []string{}}},
 		{"all", map[string]any{"all": true, "through": "x"}, ack, AckRequest{All: true, Through: "x"}},
@@ -78,6 +79,7 @@ func TestBadRequestsAreToldWhatIsWrong(t *testing.T) {
 		{`{"limit":{"a":[[[]]]}}`, "limit must be a whole number"},
 		{`{"max_bytes":[5]}`, "max_bytes must be a whole number"},
 		{`{"order":5}`, "order must be a text"},
+		{`{"after":5}`, "after must be a text"},
 		{`{"ack":"no"}`, "ack must be true or false"},
 
 		{packed(map[string]any{"limt": 5}), `unknown field "limt"`},

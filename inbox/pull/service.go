@@ -3,7 +3,6 @@ package pull
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -161,9 +160,6 @@ func (s *Service) do(ctx context.Context, a Asker, operation string, request []b
 func Operations() []string {
 	return []string{OpAck, OpDelete, OpHistory, OpMode, OpPull, OpSummary}
 }
-
-// Knows reports whether there is an operation of that name.
-func Knows(operation string) bool { return slices.Contains(Operations(), operation) }
 
 // Summary counts what is unread. Its errors, and those of the other methods, are those
 // of the store and [Error]; [ErrorOf] tells what an asker is told of them. Answers
