@@ -85,7 +85,7 @@ func (s *Store) Delete(ctx context.Context, id inbox.MessageID, by string) error
 			if by != "" && by != e.Envelope.Sender() {
 				return inbox.ErrNotSender
 			}
-			s.deleteLocked(func(e *inbox.Envelope) bool { return e.ID == id }, false)
+			s.deleteLocked(map[inbox.MessageID]bool{id: true}, false)
 			return nil
 		}
 		return inbox.ErrUnknownID
@@ -95,24 +95,28 @@ func (s *Store) Delete(ctx context.Context, id inbox.MessageID, by string) error
 // Erase implements [inbox.Archive].
 func (s *Store) Erase(ctx context.Context, sender string) (n int, err error) {
 	err = s.do(ctx, func() error {
-		by := func(e *inbox.Envelope) bool { return e.Sender() == sender }
+		ids := map[inbox.MessageID]bool{}
 		for _, e := range s.historyLocked() {
-			if by(e.Envelope) && !e.Envelope.Deleted {
+			if e.Envelope.Sender() != sender {
+				continue
+			}
+			ids[e.Envelope.ID] = true
+			if !e.Envelope.Deleted {
 				n++
 			}
 		}
-		s.deleteLocked(by, true)
+		s.deleteLocked(ids, true)
 		return nil
 	})
 	return n, err
 }
 
-// deleteLocked leaves marks in history of the messages that are meant, without
-// names if asked, and takes them out of the inboxes.
-func (s *Store) deleteLocked(meant func(*inbox.Envelope) bool, nameless bool) {
+// deleteLocked leaves marks of some messages in history, without names if asked, and
+// takes them out of the inboxes.
+func (s *Store) deleteLocked(ids map[inbox.MessageID]bool, nameless bool) {
 	for _, a := range s.archives {
 		for i, e := range a.messages {
-			if !meant(e) {
+			if !ids[e.ID] {
 				continue
 			}
 			mark := &inbox.Envelope{ID: e.ID, Time: e.Time, Topic: e.Topic, QoS: e.QoS, Expiry: e.Expiry, Deleted: true}
@@ -123,8 +127,9 @@ func (s *Store) deleteLocked(meant func(*inbox.Envelope) bool, nameless bool) {
 		}
 	}
 	for _, held := range s.sessions {
-		held.removeLocked(func(e inbox.Entry) bool { return meant(e.Envelope) })
-		held.read = slices.DeleteFunc(held.read, func(e inbox.Entry) bool { return meant(e.Envelope) })
+		gone := func(e inbox.Entry) bool { return ids[e.Envelope.ID] }
+		held.removeLocked(gone)
+		held.read = slices.DeleteFunc(held.read, gone)
 	}
 }
 

@@ -151,4 +151,6 @@ var keptClauses = []struct {
 	{"group/leave and join (case 152)", unreadOnly, groupLeaveAndJoin},
 	{"group/removed (case 153)", unreadOnly, groupRemoved},
 	{"group/grows and shrinks", unreadOnly, groupGrowsAndShrinks},
+
+	{"random/asking", Keeping{History: chats.History, Rewind: aDay.Rewind}, randomAsking},
 }

@@ -49,7 +49,11 @@ func (tr *trial) summary(r inbox.Receiver, q inbox.SummaryQuery) inbox.Summary {
 // summaryIs fails unless the summary is that of these entries.
 func (tr *trial) summaryIs(r inbox.Receiver, q inbox.SummaryQuery, unread []inbox.Entry) {
 	tr.Helper()
-	got := tr.summary(r, q)
+	isSummary(tr, r, tr.summary(r, q), q, unread)
+}
+
+func isSummary(tr *trial, r inbox.Receiver, got inbox.Summary, q inbox.SummaryQuery, unread []inbox.Entry) {
+	tr.Helper()
 	want := inbox.Summary{}
 	senders, topics := map[string]*inbox.Tally{}, map[string]*inbox.Tally{}
 	for _, e := range unread {
