@@ -11,8 +11,8 @@ import (
 type Span struct{ After, Through Position }
 
 // Spans is a set of positions: spans that ascend, of which none is empty and no two
-// touch. Nil is the empty set. It is plain data: no method changes what it is called
-// on, or shares memory that another may change. Finding costs O(log n) in the number of
+// touch. Nil is the empty set. It is plain data: but for Append no method changes what
+// it is called on, or shares memory that another may change. Finding costs O(log n) in the number of
 // spans, everything else O(n).
 type Spans []Span
 
@@ -40,6 +40,16 @@ func (s Spans) Add(span Span) Spans {
 		end++
 	}
 	return slices.Concat(s[:first], Spans{span}, s[end:])
+}
+
+// Append adds a span behind all others, or at the end of the last, and returns the set.
+// As of the built-in append, only the result is to be used from then on. Cost: O(1).
+func (s Spans) Append(span Span) Spans {
+	if n := len(s); n > 0 && s[n-1].Through == span.After {
+		s[n-1].Through = span.Through
+		return s
+	}
+	return append(s, span)
 }
 
 // Remove returns the set without the positions of one span.

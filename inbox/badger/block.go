@@ -28,9 +28,12 @@ const (
 	flagBehind      = 0b0010_0000
 )
 
-// metaReferences is the user meta byte of a block with references, so that
-// whoever deletes blocks need not read the others.
-const metaReferences = 1
+// The bits of the user meta byte of a block, so that whoever deletes blocks need not
+// read those that have none.
+const (
+	metaReferences = 1 << iota // it has references
+	metaBehind                 // it has messages that were stored before, see behindKey
+)
 
 // maxBlock is the size at which a block is closed and another begun, so that
 // reading one entry never costs more than this and one record.
@@ -43,7 +46,8 @@ type block struct {
 	last        inbox.Position
 	buf         []byte
 	entries     int
-	references  bool  // some of the entries are references
+	references  bool // some of the entries are references
+	behind      idRange
 	until       int64 // when the last of its entries may go, Unix ms; never if one may not
 }
 
@@ -71,6 +75,7 @@ func (b *block) add(p, id inbox.Position, g inbox.Grant, record []byte) {
 	}
 	if id != p {
 		flags |= flagBehind
+		b.behind.add(id)
 	}
 	b.buf = append(b.buf, flags)
 	if id != p {

@@ -135,6 +135,9 @@ type commitGroup struct {
 	saved    []saved       // delivery states written
 	ended    []ended       // sessions that ended
 	behind   []incarnation // those whose index is behind by so much that it is time to go on
+
+	acked map[incarnation]struct{} // inboxes of which it was written what is acknowledged
+	news  []ackedNews              // what owners are to be told of that
 }
 
 // kept is one receiver of the message being applied that gets it from disk.
@@ -215,10 +218,14 @@ func (g *commitGroup) closeBlock(b *block) {
 	if b.references {
 		e.UserMeta = metaReferences
 	}
+	if b.behind != (idRange{}) {
+		e.UserMeta |= metaBehind
+		g.putUntil(behindKey(b.incarnation, b.last), b.behind.append(nil), b.until)
+	}
 	g.write(e)
 	g.written = append(g.written, b.buf)
 	g.noteIndexed(b.incarnation, b.entries)
-	b.buf, b.entries, b.references, b.until = nil, 0, false, 0
+	b.buf, b.entries, b.references, b.behind, b.until = nil, 0, false, idRange{}, 0
 }
 
 // finish hands over and answers, in the order of the operations: first what
@@ -237,6 +244,9 @@ func (g *commitGroup) finish(err error) {
 			g.handover[i].to.take(g.handover[i].entry, g.handover[i].inMemory)
 		}
 		g.s.fanout.put(g.fan)
+		for _, n := range g.news {
+			n.to.acknowledged(n.marks)
+		}
 	}
 	for i := range g.answers {
 		a := &g.answers[i]
@@ -267,6 +277,8 @@ func (g *commitGroup) reset() {
 	clear(g.last)
 	clear(g.names)
 	clear(g.bodies)
+	clear(g.acked)
+	clear(g.news)
 	for i := 0; i < len(g.written) && len(g.spare) < spareBuffers; i++ {
 		g.spare = append(g.spare, g.written[i][:0])
 	}
@@ -274,6 +286,6 @@ func (g *commitGroup) reset() {
 	g.blocks, g.written = g.blocks[:0], g.written[:0]
 	g.handover, g.fan, g.answers = g.handover[:0], g.fan[:0], g.answers[:0]
 	g.records, g.kept = g.records[:0], g.kept[:0]
-	g.saved, g.ended = g.saved[:0], g.ended[:0]
+	g.saved, g.ended, g.news = g.saved[:0], g.ended[:0], g.news[:0]
 	g.bodies, g.last, g.behind = g.bodies[:0], g.last[:0], g.behind[:0]
 }

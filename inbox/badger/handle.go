@@ -39,11 +39,13 @@ type handle struct {
 	isResumed       bool
 	resumed         inbox.State
 	resumedReceived []uint16
+	resumedAcked    bool // something was acknowledged by itself
 
 	received map[uint16]bool             // QoS 2 packet ids recorded; owned by the committer
 	given    map[inbox.Position]struct{} // see Give; owned by the committer
 	attached bool                        // it has had a stream; owned by the committer
 	handed   inbox.Position              // of the last entry that it is to be handed; owned by the committer
+	saved    inbox.State                 // of a session in memory; owned by the committer
 	gathered int                         // owned by the fan-out
 
 	dirty  atomic.Bool   // a lazy save is queued
@@ -62,6 +64,8 @@ type handle struct {
 	ready      []inbox.Entry        // to be returned next
 	bytes      int                  // size of the envelopes in ready
 	caughtUp   bool                 // everything up to last is in ready or was returned
+	acks       int                  // how often something was acknowledged by itself
+	ackedTo    inbox.Position       // up to where
 	promised   int                  // entries that were reserved and are not handed over yet
 	reserved   int                  // their size
 }
@@ -85,7 +89,7 @@ func (h *handle) take(e inbox.Entry, promised bool) {
 	switch {
 	case drops(h.leavings, e.Position, e.Envelope.Topic):
 		h.passLocked(e.Position)
-	case promised || h.promised > 0 || h.caughtUp && h.hasRoomLocked(size): // before one that was promised everything is in memory
+	case promised || h.promised > 0 || h.caughtUp && h.hasRoomLocked(size) && e.Position > h.ackedTo: // before one that was promised everything is in memory
 		h.last, h.position = e.Position, e.Position
 		h.ready = append(h.ready, e)
 		h.bytes += size
@@ -220,7 +224,7 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 // that the receiver has caught up. No lock is held while it reads.
 func (h *handle) readAhead() error {
 	h.mu.Lock()
-	after, upTo := h.position, h.last
+	after, upTo, acks := h.position, h.last, h.acks
 	from := h.readingLocked()
 	h.mu.Unlock()
 
@@ -231,6 +235,9 @@ func (h *handle) readAhead() error {
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.acks != acks {
+		return nil // some of it may be acknowledged: it is read again
+	}
 	if len(page) > 0 {
 		// Nothing was handed over meanwhile: whoever is behind gets nothing.
 		h.ready = append(h.ready, page...)

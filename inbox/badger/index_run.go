@@ -82,12 +82,12 @@ func (ix *indexer) run(inc incarnation, w indexWork) (rest indexWork, err error)
 
 // sweptOf returns up to where everything in an inbox or stream is gone, by its record.
 func (s *Store) sweptOf(txn *badger.Txn, inc incarnation) inbox.Position {
-	swept, _, err := readState(txn, inc)
+	r, err := readProgress(txn, inc)
 	if err != nil {
 		s.reportDamage("delivery state", numberKey(prefixState, uint64(inc)), err)
 		return 0
 	}
-	return swept
+	return r.swept
 }
 
 // write has the committer write a step, in one transaction, if the inbox has not

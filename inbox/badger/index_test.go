@@ -71,11 +71,11 @@ func checkIndex(t testing.TB, s *Store, inc, reader incarnation, kinds listKinds
 	t.Helper()
 	err := s.viewLists(t.Context(), []incarnation{inc}, func(txn *badger.Txn, all []*lists, upTo inbox.Position) error {
 		l := all[0]
-		_, state, err := readState(txn, reader)
+		progress, err := readProgress(txn, reader)
 		if err != nil {
 			return err
 		}
-		finished := finishedIn(state)
+		finished := progress.finished()
 		want := map[listID][]posting{}
 		names, ofTopic := map[listID][2]string{}, map[string]map[listID]bool{}
 		s.gather(txn, inc, finished, upTo, func(p posting, e *inbox.Envelope, _ uint64) bool {

@@ -26,6 +26,8 @@ import (
 //	c sequence:8                          how many inboxes still refer to the body, once fewer than at first
 //	j incarnation:8                       how far the inbox is indexed
 //	s incarnation:8 kind:1 name:16 last:8 postings of one list, the last of which is at position last
+//	a incarnation:8 pair:16 through:8     what the receiver has acknowledged by itself, the last up to a position
+//	b incarnation:8 last:8                that a block has messages that were stored before
 const (
 	prefixMeta         = 'M'
 	prefixSession      = 'S'
@@ -41,6 +43,8 @@ const (
 	prefixName         = 'd'
 	prefixIndexed      = 'j'
 	prefixList         = 's'
+	prefixAcked        = 'a'
+	prefixBehind       = 'b'
 )
 
 var (

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -10,46 +9,78 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// merger reads an inbox in order: the receiver's own blocks and those of its
-// streams, from one position to another. A stream is looked at when its turn has
-// come, so one with nothing new costs a comparison.
+// merger reads an inbox in order, or in the reverse: the receiver's own blocks and
+// those of its streams, from one position to another. A stream is looked at when its
+// turn has come, so one with nothing new costs a comparison.
 type merger struct {
 	s      *Store
 	txn    *badger.Txn
 	from   reading
-	upTo   inbox.Position
+	part   part
 	now    time.Time
 	tracks []track
 }
 
+// part is which entries of an inbox are read, and in which order.
+type part struct {
+	after, upTo inbox.Position
+	back        bool         // the last comes first
+	within      *inbox.Spans // those here alone; nil for all
+	acked       *acked       // those that are not acknowledged; nil for all
+	sent        inbox.Spans  // those that are not given up, unless they are here
+}
+
 // track is one place to read from.
 type track struct {
-	source      *source // nil for the receiver's own blocks
+	source      *source // nil for the receiver's own blocks and memory
 	incarnation incarnation
-	limit       inbox.Position
-	at          inbox.Position // of the entry at hand, or, before the track is read, where it may be; endless at the end
+	limit       inbox.Position // the last to be read
+	at          inbox.Position // of the entry at hand, or, before the track is read, where it may be; merger.end at the end
 	begun       bool
 	it          *badger.Iterator // nil if nothing had to be read
 
 	// Of the receiver's own blocks.
 	block entryReader
+	last  inbox.Position // the block's
 	entry stored
 
-	// Of a stream.
+	// Of a stream, or of memory.
 	shared *streamBlock
-	next   int // the entry at hand in it
+	memory []inbox.Entry // ascending
+	next   int           // the entry at hand in one of them
+
+	back backwards
 }
 
-func (s *Store) merge(txn *badger.Txn, from reading, after, upTo inbox.Position) *merger {
-	m := &merger{s: s, txn: txn, from: from, upTo: upTo, now: time.Now(), tracks: make([]track, 1, 1+len(from.sources))}
-	m.tracks[0] = track{incarnation: from.incarnation, at: after + 1, limit: upTo}
+// met is an entry, or what is left of one whose time is over.
+type met struct {
+	inbox.Entry
+	over      bool
+	blockEnds bool // a block ends behind it: there it costs least to go on another time
+}
+
+func (s *Store) merge(txn *badger.Txn, from reading, p part) *merger {
+	m := &merger{s: s, txn: txn, from: from, part: p, now: time.Now(), tracks: make([]track, 0, 2+len(from.sources))}
+	m.add(track{incarnation: from.incarnation}, p.after+1, p.upTo)
+	if len(from.memory) > 0 {
+		m.add(track{memory: from.memory}, p.after+1, p.upTo)
+	}
 	for _, src := range from.sources {
-		at, limit := max(after+1, src.since+1, src.next), min(upTo, src.until)
-		if at <= limit && s.headOf(txn, src.stream) >= at {
-			m.tracks = append(m.tracks, track{source: src, incarnation: src.stream.incarnation, at: at, limit: limit})
+		first, last := max(p.after+1, src.since+1, src.next), min(p.upTo, src.until)
+		if first <= last && s.headOf(txn, src.stream) >= first {
+			m.add(track{source: src, incarnation: src.stream.incarnation}, first, last)
 		}
 	}
 	return m
+}
+
+// add adds a track, of which the entries from one position to another are read.
+func (m *merger) add(t track, first, last inbox.Position) {
+	t.at, t.limit = first, last
+	if m.part.back {
+		t.at, t.limit = last, first
+	}
+	m.tracks = append(m.tracks, t)
 }
 
 // close must be called in the end.
@@ -59,28 +90,56 @@ func (m *merger) close() {
 		if t.it != nil {
 			t.it.Close()
 		}
-		if t.source != nil {
+		t.back.close()
+		if t.source != nil && !m.part.back {
 			t.source.next = min(t.at, t.limit+1)
 		}
 	}
 }
 
-// next returns the next entry, or false at the end, and whether a block ends
-// behind it: there it costs least to go on another time. Cost: a comparison for
-// each stream that has something new.
-func (m *merger) next() (e inbox.Entry, blockEnds, ok bool) {
+// end is where a track is that has nothing more.
+func (m *merger) end() inbox.Position {
+	if m.part.back {
+		return 0
+	}
+	return endless
+}
+
+// isBefore reports whether a comes before b in the order of reading.
+func (m *merger) isBefore(a, b inbox.Position) bool {
+	if m.part.back {
+		return a > b
+	}
+	return a < b
+}
+
+// follower is the position that comes after p.
+func (m *merger) follower(p inbox.Position) inbox.Position {
+	if m.part.back {
+		return p - 1
+	}
+	return p + 1
+}
+
+// next returns the next entry, or false at the end. Cost: a comparison for each
+// stream that has something new.
+func (m *merger) next() (e met, ok bool) {
 	for {
 		first := m.first()
-		if first.at == endless {
-			return inbox.Entry{}, false, false
+		p := first.at
+		if p == m.end() {
+			return met{}, false
+		}
+		if q := m.wanted(p); q != p {
+			m.skip(q)
+			continue
 		}
 		if !first.begun {
 			m.begin(first)
 			continue
 		}
-		p := first.at
-		e, ok = m.entry(first)
-		blockEnds = false
+		e.Entry, ok = m.entry(first)
+		e.blockEnds = false
 		granted := false
 		for i := range m.tracks {
 			t := &m.tracks[i]
@@ -91,35 +150,83 @@ func (m *merger) next() (e inbox.Entry, blockEnds, ok bool) {
 				continue
 			}
 			if ok {
-				granted = m.grant(t, &e) || granted
+				granted = m.grant(t, &e.Entry) || granted
 			}
-			blockEnds = m.step(t, p+1)
+			e.blockEnds = m.step(t, m.follower(p))
 		}
-		if granted && !drops(m.from.leavings, p, e.Envelope.Topic) {
-			return e, blockEnds, true
+		if granted && m.isMeant(&e.Entry) {
+			e.over = m.s.isOver(e.Entry, m.now)
+			return e, true
 		}
 	}
 }
 
-// first returns the track with the lowest position. The receiver's own comes
-// before others at the same.
+// isMeant reports whether an entry was neither given up nor acknowledged.
+func (m *merger) isMeant(e *inbox.Entry) bool {
+	if drops(m.from.leavings, e.Position, e.Envelope.Topic) && !m.part.sent.Contains(e.Position) {
+		return false
+	}
+	return m.part.acked == nil || !m.part.acked.covers(e)
+}
+
+// wanted returns the first position at p or after it where an entry may be that is
+// to be read, or the end.
+func (m *merger) wanted(p inbox.Position) inbox.Position {
+	if m.part.within == nil {
+		return p
+	}
+	find := m.part.within.AtOrBehind
+	if m.part.back {
+		find = m.part.within.AtOrBefore
+	}
+	if q, ok := find(p); ok {
+		return q
+	}
+	return m.end()
+}
+
+// skip has all tracks go on to p, or behind it.
+func (m *merger) skip(p inbox.Position) {
+	for i := range m.tracks {
+		t := &m.tracks[i]
+		switch {
+		case !m.isBefore(t.at, p):
+		case p == m.end() || m.isBefore(t.limit, p):
+			t.at = m.end()
+		case t.begun:
+			m.step(t, p)
+		default:
+			t.at = p
+		}
+	}
+}
+
+// first returns the track that comes first. The receiver's own comes before others
+// at the same position.
 func (m *merger) first() *track {
 	first := &m.tracks[0]
 	for i := range m.tracks {
-		if m.tracks[i].at < first.at {
+		if m.isBefore(m.tracks[i].at, first.at) {
 			first = &m.tracks[i]
 		}
 	}
 	return first
 }
 
-// entry returns the entry at hand in a track, if it is still to be had.
+// entry returns what is at hand in a track, if it is still to be had.
 func (m *merger) entry(t *track) (inbox.Entry, bool) {
-	if t.source == nil {
-		return m.s.entry(m.txn, t.entry, m.now)
+	switch {
+	case t.memory != nil:
+		return t.memory[t.next], true
+	case t.source == nil:
+		return m.s.decode(m.txn, t.entry)
+	case m.part.back:
+		e, ok := m.s.decode(m.txn, t.entry)
+		e.Grant = inbox.Grant{}
+		return e, ok
+	default:
+		return t.shared.entries[t.next], true
 	}
-	e := t.shared.entries[t.next]
-	return e, !m.s.isOver(e, m.now)
 }
 
 // grant adds to e what a stream grants, and reports whether anything is granted.
@@ -134,98 +241,66 @@ func (m *merger) grant(t *track, e *inbox.Entry) bool {
 // begin finds the first entry of a track.
 func (m *merger) begin(t *track) {
 	t.begun = true
-	if t.source != nil {
-		m.stepShared(t, t.at)
-		return
-	}
-	t.it = blocksOf(m.txn, t.incarnation)
-	t.it.Seek(blockKey(t.incarnation, t.at))
 	m.step(t, t.at)
 }
 
-// step goes on to the next entry at or behind a position, and reports whether it
+// step goes on to the next entry at a position or after it, and reports whether it
 // is in another block.
 func (m *merger) step(t *track, from inbox.Position) (another bool) {
-	if t.source != nil {
-		return m.stepShared(t, from)
+	switch {
+	case t.memory != nil:
+		m.stepMemory(t, from)
+	case m.part.back:
+		another = m.stepBack(t, from)
+	case t.source != nil:
+		another = m.stepShared(t, from)
+	default:
+		another = m.stepOwn(t, from)
 	}
+	if t.at != m.end() && m.isBefore(t.limit, t.at) {
+		t.at = m.end()
+	}
+	return another
+}
+
+// stepOwn is step for the receiver's own blocks.
+func (m *merger) stepOwn(t *track, from inbox.Position) (another bool) {
 	for {
-		for e, ok := t.block.next(); ok; e, ok = t.block.next() {
-			if e.position < from {
-				continue
+		for t.block.s != nil && from <= t.last {
+			e, ok := t.block.next()
+			if !ok {
+				break
 			}
-			if t.entry, t.at = e, e.position; t.at > t.limit {
-				t.at = endless
+			if e.position >= from {
+				t.entry, t.at = e, e.position
+				return another
 			}
-			return another
 		}
-		if t.block.s != nil {
+		another = true
+		switch {
+		case t.it == nil:
+			t.it = blocksOf(m.txn, t.incarnation)
+			t.it.Seek(blockKey(t.incarnation, from))
+		case from > t.last+1:
+			t.it.Seek(blockKey(t.incarnation, from))
+		default:
 			t.it.Next()
 		}
 		if !t.it.Valid() {
 			t.at = endless
 			return true
 		}
-		t.block, another = m.s.readEntries(t.it.Item()), true
+		t.block, t.last = m.s.readEntries(t.it.Item()), inbox.Position(keyNumber(t.it.Item().Key()))
 	}
 }
 
-// stepShared is step for a stream.
-func (m *merger) stepShared(t *track, from inbox.Position) (another bool) {
-	for {
-		if b := t.shared; b != nil {
-			for t.next < len(b.entries) && b.entries[t.next].Position < from {
-				t.next++
-			}
-			if t.next < len(b.entries) {
-				if t.at = b.entries[t.next].Position; t.at > t.limit {
-					t.at = endless
-				}
-				return another
-			}
-			from = max(from, b.last+1)
-		}
-		if t.shared, another = m.sharedBlock(t, from), true; t.shared == nil {
-			t.at = endless
-			return true
-		}
-		t.next, _ = slices.BinarySearchFunc(t.shared.entries, from, func(e inbox.Entry, p inbox.Position) int { return cmp.Compare(e.Position, p) })
+// stepMemory is step for what is in memory alone.
+func (m *merger) stepMemory(t *track, from inbox.Position) {
+	i, found := slices.BinarySearchFunc(t.memory, from, comparePosition)
+	if m.part.back && !found {
+		i--
 	}
-}
-
-// sharedBlock returns the block of a stream that has what comes at or behind a
-// position, or nil at the end. It reads what nobody has read lately.
-func (m *merger) sharedBlock(t *track, from inbox.Position) *streamBlock {
-	if from > t.limit || from > m.s.headOf(m.txn, t.source.stream) {
-		return nil
+	if t.at = m.end(); i >= 0 && i < len(t.memory) {
+		t.at, t.next = t.memory[i].Position, i
 	}
-	if b := m.s.blocks.find(t.incarnation, from); b != nil {
-		return b
-	}
-	if t.it == nil {
-		t.it = blocksOf(m.txn, t.incarnation)
-	}
-	if t.it.Seek(blockKey(t.incarnation, from)); !t.it.Valid() {
-		return nil
-	}
-	return m.s.blocks.add(m.s.readStreamBlock(m.txn, t.incarnation, t.it.Item(), from))
-}
-
-// headOf returns a position behind which a stream has nothing. After a start it
-// looks for it once.
-func (s *Store) headOf(txn *badger.Txn, st *stream) inbox.Position {
-	head := st.head.Load()
-	if head != headUnknown {
-		return inbox.Position(head)
-	}
-	it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixBlock, uint64(st.incarnation)), Reverse: true})
-	defer it.Close()
-	last := uint64(0)
-	if it.Seek(blockKey(st.incarnation, endless)); it.Valid() {
-		last = keyNumber(it.Item().Key())
-	}
-	if !st.head.CompareAndSwap(headUnknown, last) { // something was appended meanwhile
-		last = st.head.Load()
-	}
-	return inbox.Position(last)
 }

@@ -159,15 +159,17 @@ func (g *commitGroup) putSession(sess sessionRef) {
 // restore reads the delivery state. Runs on the opener; nobody else writes it
 // from now on.
 func (h *handle) restore() error {
-	var swept inbox.Position
+	var r progressRecord
 	err := h.s.view(func(txn *badger.Txn) (err error) {
 		h.resumedReceived = readReceived(txn, h.incarnation)
-		swept, h.resumed, err = readState(txn, h.incarnation)
+		h.resumedAcked = hasAcked(txn, h.incarnation)
+		r, err = readProgress(txn, h.incarnation)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read delivery state: %w", err)
 	}
+	h.resumed = r.State
 	for _, id := range h.resumedReceived {
 		h.received[id] = true // the committer has it when the opener's first operation comes
 	}
@@ -175,7 +177,7 @@ func (h *handle) restore() error {
 	h.position, h.returned = h.resumed.Sent, h.resumed.Sent
 	h.mu.Unlock()
 	h.durable(h.resumed)
-	h.s.sweeper.opened(h.incarnation, swept)
+	h.s.sweeper.opened(h.incarnation, r.swept)
 	return nil
 }
 

@@ -25,16 +25,24 @@ const (
 // an entry in blocks, 1 µs an entry by reference.
 func (s *Store) readPage(from reading, after, upTo inbox.Position) (page []inbox.Entry, size int, err error) {
 	err = s.view(func(txn *badger.Txn) error {
-		m := s.merge(txn, from, after, upTo)
+		p := part{after: after, upTo: upTo}
+		if from.acked {
+			p.acked = s.ackedIn(txn, from.incarnation)
+			defer p.acked.close()
+			p.within = p.acked.without(inbox.Span{After: after, Through: upTo})
+		}
+		m := s.merge(txn, from, p)
 		defer m.close()
 		for len(page) < 2*pageEntries && size < 2*pageBytes {
-			e, blockEnds, ok := m.next()
+			e, ok := m.next()
 			if !ok {
 				return nil
 			}
-			page = append(page, e)
-			size += e.Envelope.Size()
-			if blockEnds && (len(page) >= pageEntries || size >= pageBytes) {
+			if !e.over {
+				page = append(page, e.Entry)
+				size += e.Envelope.Size()
+			}
+			if e.blockEnds && (len(page) >= pageEntries || size >= pageBytes) {
 				return nil
 			}
 		}
@@ -74,6 +82,9 @@ func (s *Store) readAt(from reading, at []inbox.Position) (found []inbox.Entry, 
 					all[i] = entry
 				}
 			})
+		}
+		if from.acked {
+			s.dropAcked(txn, from.incarnation, all)
 		}
 		return nil
 	})

@@ -13,10 +13,15 @@ type reading struct {
 	incarnation incarnation
 	sources     []*source
 	leavings    []leaving
+	memory      []inbox.Entry // what is nowhere else, ascending
+	acked       bool          // some may be acknowledged
 }
 
 func (h *handle) readingLocked() reading {
-	return reading{h.receiver, h.incarnation, h.sources, h.leavings}
+	return reading{
+		receiver: h.receiver, incarnation: h.incarnation, sources: h.sources, leavings: h.leavings,
+		acked: h.acks > 0 || h.resumedAcked,
+	}
 }
 
 func (h *handle) allSources() []*source {

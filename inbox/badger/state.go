@@ -10,58 +10,125 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// stateVersion is the version of the delivery state record:
+// The versions of the delivery state record. One that has something waiting is of
+// the second:
 //
-//	version:1  swept:uvarint  state
+//	version:1  swept:uvarint  [spans]  state
 //
 // swept is how far the sweeper has come: blocks up to there are deleted, but
-// for those with open entries.
-const stateVersion = 1
+// for those with open entries. spans is what waits to be pulled, see
+// [inbox.AppendSpans].
+const (
+	stateVersion        = 1
+	stateVersionWaiting = 2
+)
 
-func parseStateRecord(b []byte) (swept inbox.Position, st inbox.State, err error) {
-	if len(b) == 0 {
-		return 0, st, fmt.Errorf("read delivery state: empty: %w", inbox.ErrDamaged)
+// progressRecord is what is stored of how far one inbox has come.
+type progressRecord struct {
+	swept inbox.Position
+	inbox.State
+
+	// waiting is what is at State.Sent or before it and was never handed out, for the
+	// session was in pull mode. The owner knows nothing of it.
+	waiting inbox.Spans
+}
+
+func appendProgress(dst []byte, r progressRecord) []byte {
+	version := byte(stateVersion)
+	if len(r.waiting) > 0 {
+		version = stateVersionWaiting
 	}
-	if err := checkVersion("delivery state", int(b[0]), stateVersion); err != nil {
-		return 0, st, err
+	dst = binary.AppendUvarint(append(dst, version), uint64(r.swept))
+	if len(r.waiting) > 0 {
+		dst = inbox.AppendSpans(dst, r.waiting)
+	}
+	return inbox.AppendState(dst, r.State)
+}
+
+func parseProgress(b []byte) (r progressRecord, err error) {
+	if len(b) == 0 {
+		return r, fmt.Errorf("read delivery state: empty: %w", inbox.ErrDamaged)
+	}
+	version := int(b[0])
+	if version != stateVersion {
+		if err := checkVersion("delivery state", version, stateVersionWaiting); err != nil {
+			return r, err
+		}
 	}
 	v, n := binary.Uvarint(b[1:])
 	if n <= 0 {
-		return 0, st, fmt.Errorf("read delivery state: swept: %w", inbox.ErrDamaged)
+		return r, fmt.Errorf("read delivery state: swept: %w", inbox.ErrDamaged)
 	}
-	st, err = inbox.ParseState(b[1+n:])
-	return inbox.Position(v), st, err
+	r.swept, b = inbox.Position(v), b[1+n:]
+	if version == stateVersionWaiting {
+		if r.waiting, b, err = inbox.ParseSpans(b); err != nil {
+			return r, fmt.Errorf("read delivery state: waiting: %w", err)
+		}
+	}
+	if r.State, err = inbox.ParseState(b); err != nil {
+		return r, err
+	}
+	if n := len(r.waiting); n > 0 && r.waiting[n-1].Through > r.Sent {
+		return r, fmt.Errorf("read delivery state: waiting up to %d, sent up to %d: %w", r.waiting[n-1].Through, r.Sent, inbox.ErrDamaged)
+	}
+	return r, nil
 }
 
-// readState reads the delivery state of a session, and up to where it is swept.
-func readState(txn *badger.Txn, inc incarnation) (swept inbox.Position, st inbox.State, err error) {
+// readProgress reads how far an inbox has come.
+func readProgress(txn *badger.Txn, inc incarnation) (r progressRecord, err error) {
 	item, err := txn.Get(numberKey(prefixState, uint64(inc)))
 	if errors.Is(err, badger.ErrKeyNotFound) {
-		return 0, inbox.State{}, nil
+		return progressRecord{}, nil
 	}
 	if err != nil {
-		return 0, inbox.State{}, err
+		return r, err
 	}
-	err = item.Value(func(v []byte) (err error) { swept, st, err = parseStateRecord(v); return err })
-	return swept, st, err
+	err = item.Value(func(v []byte) (err error) { r, err = parseProgress(v); return err })
+	return r, err
 }
 
-// finishedIn returns up to where everything is finished in a state.
-func finishedIn(st inbox.State) inbox.Position {
-	if len(st.Open) > 0 {
-		return st.Open[0].Position - 1
+// finished returns up to where nothing is left to be got or acknowledged.
+func (r progressRecord) finished() inbox.Position {
+	base := r.Sent
+	if len(r.Open) > 0 {
+		base = r.Open[0].Position - 1
 	}
-	return st.Sent
+	if len(r.waiting) > 0 {
+		base = min(base, r.waiting[0].After)
+	}
+	return base
+}
+
+// unfinished returns where, up to a position, everything is that is not finished.
+func (r progressRecord) unfinished(upTo inbox.Position) inbox.Spans {
+	all := r.waiting.Union(openSpans(r.Open))
+	if upTo > r.Sent {
+		all = all.Add(inbox.Span{After: r.Sent, Through: upTo})
+	}
+	return all.Remove(inbox.Span{After: upTo, Through: endless})
+}
+
+// openSpans is the positions of open deliveries.
+func openSpans(open []inbox.Delivery) (s inbox.Spans) {
+	for _, d := range open {
+		s = s.Append(inbox.Span{After: d.Position - 1, Through: d.Position})
+	}
+	return s
 }
 
 // saveLazily writes the states of inboxes whose owners asked for it without
 // waiting. Many acknowledgements are one write.
 func (g *commitGroup) saveLazily(lazy []*handle) {
 	for _, h := range lazy {
-		h.dirty.Store(false) // before the state is taken: what comes later asks again
-		if h.owns() {
-			g.saveState(h, false)
-		}
+		g.saveIfDue(h)
+	}
+}
+
+// saveIfDue writes the state of an inbox whose owner has asked for it without
+// waiting.
+func (g *commitGroup) saveIfDue(h *handle) {
+	if h.dirty.CompareAndSwap(true, false) && h.owns() { // before the state is taken: what comes later asks again
+		g.saveState(h, false)
 	}
 }
 
@@ -77,8 +144,15 @@ func (g *commitGroup) saveState(h *handle, closed bool) {
 		g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
 	}
 	if sess.stored() {
-		value := binary.AppendUvarint([]byte{stateVersion}, uint64(g.s.sweeper.sweptUpTo(h.incarnation)))
-		g.put(numberKey(prefixState, uint64(h.incarnation)), inbox.AppendState(value, st))
+		g.putProgress(h.incarnation, progressRecord{State: st})
+	} else {
+		h.saved = st
 	}
 	g.settleLeavings(h) // behind the state: what is given up is forgotten only once it is passed
+}
+
+// putProgress writes how far an inbox has come, and up to where it is swept.
+func (g *commitGroup) putProgress(inc incarnation, r progressRecord) {
+	r.swept = g.s.sweeper.sweptUpTo(inc)
+	g.put(numberKey(prefixState, uint64(inc)), appendProgress(nil, r))
 }

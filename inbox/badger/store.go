@@ -32,6 +32,7 @@ type Store struct {
 	sweeper *sweeper
 	indexer *indexer
 	blocks  *streamBlocks
+	turns   *turns // of acknowledging
 
 	visible        atomic.Uint64   // a reader that begins now finds everything that will ever be at this position or before
 	background     context.Context // of the sweeper's operations, and the indexer's
@@ -85,8 +86,8 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{
 		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, keepQoS0: o.KeepQoS0,
-		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{},
-		indexes: map[incarnation]*indexing{},
+		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), turns: newTurns(),
+		streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{}, indexes: map[incarnation]*indexing{},
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
 		disk: &diskGuard{dir: o.Dir, reserve: max(o.Reserve, 0), log: o.Log},

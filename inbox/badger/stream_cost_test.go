@@ -75,7 +75,7 @@ func TestSilentGroupsAreNotRead(t *testing.T) {
 	from := h.readingLocked()
 	h.mu.Unlock()
 	if err := s.view(func(txn *badger.Txn) error {
-		m := s.merge(txn, from, before, last)
+		m := s.merge(txn, from, part{after: before, upTo: last})
 		defer m.close()
 		if len(m.tracks) != 1+2 {
 			t.Errorf("%d places are looked at, want its own inbox and two groups", len(m.tracks))

@@ -1,8 +1,6 @@
 package badger
 
 import (
-	"encoding/binary"
-
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -110,8 +108,7 @@ func (w *sweeper) sweepStream(b *sweepBatch, sw streamSweep) error {
 		}
 		st.swept = sw.upTo // the last blocks may have expired
 		if swept > sw.swept {
-			value := binary.AppendUvarint([]byte{stateVersion}, uint64(swept))
-			g.put(numberKey(prefixState, uint64(st.incarnation)), inbox.AppendState(value, inbox.State{}))
+			g.put(numberKey(prefixState, uint64(st.incarnation)), appendProgress(nil, progressRecord{swept: swept}))
 			g.s.indexer.hint(indexWork{clean: true, swept: swept}, st.incarnation)
 		}
 		return nil
@@ -123,9 +120,10 @@ func (w *sweeper) sweepStream(b *sweepBatch, sw streamSweep) error {
 // about 5 µs each, in the background, once.
 func (w *sweeper) learnPositions(st *stream) error {
 	var swept, head inbox.Position
-	err := w.s.view(func(txn *badger.Txn) (err error) {
+	err := w.s.view(func(txn *badger.Txn) error {
 		head = w.s.headOf(txn, st)
-		swept, _, err = readState(txn, st.incarnation)
+		r, err := readProgress(txn, st.incarnation)
+		swept = r.swept
 		return err
 	})
 	if err != nil {
@@ -181,11 +179,11 @@ func (w *sweeper) learnSome(st *stream, after inbox.Member) (last inbox.Member, 
 	}
 	err = w.s.view(func(txn *badger.Txn) error {
 		for i := range some {
-			_, state, err := readState(txn, some[i].incarnation)
+			r, err := readProgress(txn, some[i].incarnation)
 			if err != nil {
 				return err
 			}
-			some[i].position = finishedIn(state)
+			some[i].position = r.finished()
 		}
 		return nil
 	})

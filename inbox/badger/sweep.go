@@ -219,11 +219,11 @@ func (w *sweeper) resume() error {
 			key := it.Item().Key()
 			inc, first := keyIncarnationOf(key), inbox.Position(keyNumber(key))
 			w.next = inc + 1
-			swept, state, err := readState(txn, inc)
+			r, err := readProgress(txn, inc)
 			if err != nil {
 				w.report(inc, err)
-			} else if first <= state.Sent {
-				w.left(inc, swept, state)
+			} else if first <= r.Sent {
+				w.left(inc, r.swept, r.State)
 			}
 		}
 		return nil
@@ -336,7 +336,7 @@ func (w *sweeper) purge(b *sweepBatch, e ended) error {
 	if err != nil {
 		return err
 	}
-	for _, prefix := range []byte{prefixSubscription, prefixReceived, prefixList} {
+	for _, prefix := range []byte{prefixSubscription, prefixReceived, prefixList, prefixAcked, prefixBehind} {
 		if err := b.all(numberKey(prefix, uint64(inc))); err != nil {
 			return err
 		}

@@ -126,6 +126,9 @@ func (b *sweepBatch) block(txn *badger.Txn, item *badger.Item, open []inbox.Posi
 		}
 	}
 	b.keys = append(b.keys, item.KeyCopy(nil))
+	if item.UserMeta()&metaBehind != 0 {
+		b.keys = append(b.keys, behindKey(keyIncarnationOf(item.Key()), inbox.Position(keyNumber(item.Key()))))
+	}
 	b.blocks[string(item.Key())] = true
 	b.w.deleted += item.EstimatedSize()
 	return nil

@@ -101,7 +101,7 @@ func (v *verifier) outlives(c *counted) bool {
 type inboxRead struct {
 	incarnation incarnation
 	owner       *owner // nil if it is nobody's
-	state       inbox.State
+	progress    progressRecord
 }
 
 func (v *verifier) blocks() error {
@@ -111,7 +111,7 @@ func (v *verifier) blocks() error {
 		if inc := keyIncarnationOf(r.key); in.incarnation != inc || in.owner == nil {
 			in = inboxRead{incarnation: inc, owner: v.owner(r.key, "block")}
 			if o := in.owner; o != nil && !o.unread {
-				_, in.state, _ = readState(v.txn, inc) // it was read before
+				in.progress, _ = readProgress(v.txn, inc) // it was read before
 			}
 		}
 		if err := v.block(&in, r); err != nil {
@@ -128,7 +128,7 @@ func (v *verifier) block(in *inboxRead, r verified) error {
 	if err != nil {
 		return err
 	}
-	open, references, n := 0, false, 0
+	open, references, n, ids := 0, false, 0, idRange{}
 	for before := inbox.Position(0); ; n++ {
 		e, ok, err := b.next()
 		if err != nil {
@@ -141,6 +141,9 @@ func (v *verifier) block(in *inboxRead, r verified) error {
 			return fmt.Errorf("read block: entry at %d after %d: %w", e.position, before, inbox.ErrDamaged)
 		}
 		before = e.position
+		if e.id != e.position {
+			ids.add(e.id)
+		}
 		finished := in.finished(e.position)
 		if !finished {
 			open++
@@ -162,6 +165,7 @@ func (v *verifier) block(in *inboxRead, r verified) error {
 		return fmt.Errorf("read block: it ends at %d, its key says %d: %w", b.last, last, inbox.ErrDamaged)
 	}
 	v.sum.Entries += n
+	v.compareEarlier(r.key, ids, r.userMeta&metaBehind != 0)
 	if references && r.userMeta&metaReferences == 0 {
 		v.fault(FaultStays, r.key, "block of %s is not marked as referring to messages: they would stay", in.owner)
 	}
@@ -178,10 +182,10 @@ func (in *inboxRead) finished(p inbox.Position) bool {
 		return false
 	case o.stream != nil:
 		return !o.stream.needs(p)
-	case o.unread || p > in.state.Sent:
+	case o.unread || p > in.progress.Sent || in.progress.waiting.Contains(p):
 		return false
 	default:
-		_, open := slices.BinarySearchFunc(in.state.Open, p, func(d inbox.Delivery, p inbox.Position) int { return cmp.Compare(d.Position, p) })
+		_, open := slices.BinarySearchFunc(in.progress.Open, p, func(d inbox.Delivery, p inbox.Position) int { return cmp.Compare(d.Position, p) })
 		return !open
 	}
 }

@@ -238,8 +238,7 @@ func (d *damager) first(prefix []byte) []byte {
 }
 
 func (d *damager) state(inc incarnation, swept inbox.Position, st inbox.State) {
-	value := binary.AppendUvarint([]byte{stateVersion}, uint64(swept))
-	d.set(numberKey(prefixState, uint64(inc)), inbox.AppendState(value, st), 0)
+	d.set(numberKey(prefixState, uint64(inc)), appendProgress(nil, progressRecord{swept: swept, State: st}), 0)
 }
 
 func (d *damager) session(r inbox.Receiver, inc incarnation) {
@@ -285,11 +284,11 @@ const nobody = 999 // an incarnation below those that are taken
 func TestVerifyFindsFaults(t *testing.T) {
 	x := fillEverything(t)
 	state := func(d *damager, inc incarnation) inbox.State {
-		_, st, err := readState(d.txn, inc)
+		r, err := readProgress(d.txn, inc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return st
+		return r.State
 	}
 	tests := []struct {
 		name string

@@ -89,7 +89,7 @@ func (v *verifier) verifiedIndex(inc incarnation, o *owner) *verifiedIndex {
 	x := &verifiedIndex{incarnation: inc, owner: o, lists: map[listID]*verifiedList{}, noted: map[pair]bool{}}
 	x.inbox = inboxRead{incarnation: inc, owner: o}
 	if o != nil && !o.unread {
-		_, x.inbox.state, _ = readState(v.txn, inc) // it was read before
+		x.inbox.progress, _ = readProgress(v.txn, inc) // it was read before
 	}
 	x.until = deadline{now: v.now.UnixMilli(), old: math.MinInt64}
 	if v.retention >= 0 {

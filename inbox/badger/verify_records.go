@@ -215,7 +215,7 @@ func (v *verifier) compareOwners() {
 func (v *verifier) states() error {
 	return v.each(prefixState, 9, func(r verified) {
 		o := v.owner(r.key, "delivery state")
-		swept, state, err := parseStateRecord(r.value)
+		p, err := parseProgress(r.value)
 		if err != nil {
 			v.damaged(r.key, err)
 		}
@@ -226,11 +226,15 @@ func (v *verifier) states() error {
 			o.unread = true
 			return
 		}
-		o.swept, o.finished = swept, finishedIn(state)
-		v.taken(r.key, "delivered position", state.Sent)
-		v.taken(r.key, "swept position", swept)
-		if swept > state.Sent && o.stream == nil && !o.history && !o.ended {
-			v.fault(FaultLost, r.key, "%s is swept up to %d, and was sent only what is up to %d", o, swept, state.Sent)
+		o.swept, o.finished = p.swept, p.finished()
+		v.taken(r.key, "delivered position", p.Sent)
+		v.taken(r.key, "swept position", p.swept)
+		switch {
+		case o.stream != nil || o.history || o.ended:
+		case p.swept > p.Sent:
+			v.fault(FaultLost, r.key, "%s is swept up to %d, and was sent only what is up to %d", o, p.swept, p.Sent)
+		case len(p.waiting) > 0 && p.swept > p.waiting[0].After:
+			v.fault(FaultLost, r.key, "%s is swept up to %d, and something waits behind %d", o, p.swept, p.waiting[0].After)
 		}
 	})
 }
@@ -284,6 +288,7 @@ func (v *verifier) others() error {
 	known := []byte{
 		prefixMeta, prefixSession, prefixSubscription, prefixBlock, prefixState, prefixPurge,
 		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixIndexed, prefixList,
+		prefixAcked, prefixBehind,
 	}
 	it := v.txn.NewIterator(badger.IteratorOptions{})
 	defer it.Close()
