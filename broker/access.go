@@ -11,8 +11,10 @@ import (
 // methods are called on the goroutines of connections, concurrently, and hold
 // up the connection that asks.
 type Access interface {
-	// Connect reports whether a client may connect. The password must not be
-	// kept or logged.
+	// Connect reports whether a client may connect. It is asked for each request
+	// over HTTP, too, about the client whose inbox is meant, or about an empty id if the
+	// request means none. The password must not be kept or logged, and be compared in
+	// constant time; it is nil if none was sent.
 	Connect(c Client, password []byte) bool
 
 	// Publish reports whether a client may publish to a topic. Whoever may not
@@ -22,7 +24,8 @@ type Access interface {
 
 	// Subscribe reports whether a client may subscribe with a filter. Of a shared
 	// subscription it is asked about the filter within: what a client may not see
-	// alone it may not see together with others.
+	// alone it may not see together with others. Of history it is asked about each
+	// topic, whenever that is read.
 	Subscribe(c Client, filter string) bool
 }
 
@@ -30,7 +33,7 @@ type Access interface {
 type Client struct {
 	ID     string // client id
 	User   string // user name, empty for none
-	Remote string // address it connects from
+	Remote string // address it connects from; empty when history is read
 }
 
 // accessHook asks an Access on behalf of the mochi server. Without one it lets
