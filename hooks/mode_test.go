@@ -247,6 +247,7 @@ func TestGapsAreTold(t *testing.T) {
 	b.subscribed(small, "a", 1)
 	publisher.PublishAndWait("a", "over", 1)
 	publisher.PublishAndWait("a", strings.Repeat("x", 1000), 1)
+	publisher.PublishAndWait("a", strings.Repeat("y", 350), 1) // with metadata too large for one
 	publisher.PublishAndWait("a", "first", 1)
 	publisher.PublishAndWait("a", "second", 1)
 
@@ -267,23 +268,29 @@ func TestGapsAreTold(t *testing.T) {
 	const limit2 = "2 limit 2026-01-02T03:03:05.000Z 2026-01-02T03:04:05.000Z"
 	const limit5 = "5 limit 2026-01-02T03:03:05.000Z 2026-01-02T03:04:06.000Z"
 
-	messages := b.dial(asking(v5("told"), "on")).Collect(3)
+	messages := b.dial(asking(v5("told"), "on")).Collect(4)
 	if got := gaps(messages[0]); len(got) != 2 || !strings.HasPrefix(got[0], "1 expired ") || got[1] != limit3 {
 		t.Errorf("told of %q before the large message", got)
 	}
-	if got := gaps(messages[1]); !slices.Equal(got, []string{limit2}) {
+	if got := gaps(messages[1]); got != nil {
+		t.Errorf("told of %q before the message of 350 bytes", got)
+	}
+	if got := gaps(messages[2]); !slices.Equal(got, []string{limit2}) {
 		t.Errorf("told of %q before the first small one", got)
 	}
-	if got := gaps(messages[2]); got != nil {
+	if got := gaps(messages[3]); got != nil {
 		t.Errorf("told of %q before the second small one", got)
 	}
-	for _, pk := range b.dial(v5("untold")).Collect(3) {
+	for _, pk := range b.dial(v5("untold")).Collect(4) {
 		if got := gaps(pk); got != nil {
 			t.Errorf("told of %q without having asked", got)
 		}
 	}
-	messages = b.dial(small).Collect(2)
-	got := gaps(messages[0])
+	messages = b.dial(small).Collect(3)
+	if got := gaps(messages[0]); got != nil {
+		t.Errorf("told of %q where there is no room", got)
+	}
+	got := gaps(messages[1])
 	if len(got) != 3 || !strings.HasPrefix(got[0], "1 expired ") || got[1] != limit5 || !strings.HasPrefix(got[2], "1 oversize ") {
 		t.Errorf("told of %q behind a message that is too large", got)
 	}

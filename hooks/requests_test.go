@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -460,7 +461,7 @@ func TestAnswersWaitForRoom(t *testing.T) {
 			}
 			n, err := strconv.Atoi(string(pk.Properties.CorrelationData))
 			if err != nil || n <= last {
-				t.Errorf("the answer to request %d is followed by %s", last, mqtttest.Describe(pk))
+				t.Fatalf("the answer to request %d is followed by %s", last, mqtttest.Describe(pk))
 			}
 			last = n
 		}
@@ -479,15 +480,16 @@ func TestAnswersFitTheClient(t *testing.T) {
 	}}
 	b := start(t, setting{Wrap: store.wrap})
 	for _, c := range []struct {
-		size uint32
-		code string
-	}{{32, "none"}, {100, "none"}, {300, "too_large"}, {2000, ""}, {10000, ""}} {
+		size   uint32
+		beside int // bytes of correlation data
+		code   string
+	}{{32, 1, "none"}, {100, 10, "none"}, {300, 10, "too_large"}, {2000, 10, ""}, {2000, 850, ""}, {10000, 8000, ""}, {10000, 9500, "too_large"}, {10000, 9950, "none"}} {
 		o := v5("client")
 		o.MaxPacketSize = c.size
 		o.Clean = true
 		client := b.dial(o)
 		before := b.hook.Counts().Unanswered
-		client.PublishAndWait("$inbox/summary", "", 1, answering("response/topic", "correlation data"))
+		client.PublishAndWait("$inbox/summary", "", 1, answering("response/topic", strings.Repeat("x", c.beside)))
 		client.Ping()
 		answer, ok := client.Next(0)
 		switch unanswered := b.hook.Counts().Unanswered - before; {
@@ -589,8 +591,24 @@ func TestRequestOfAClientThatLeaves(t *testing.T) {
 	c.Publish("$inbox/ack", `{"all":true}`, 0)
 	c.Ping()
 	c.Cut()
+	came := make(chan struct{})
+	go func() {
+		defer close(came)
+		next, err := mqtttest.Open(b.addr, v5("client"))
+		if err == nil {
+			err = next.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-came:
+		t.Error("the next connection is there before what the one before has asked for is done")
+	case <-time.After(50 * time.Millisecond):
+	}
 	close(hold.opened)
-	b.dial(v5("client"))
+	<-came
 	mu.Lock()
 	defer mu.Unlock()
 	if done != 2 {
@@ -610,4 +628,32 @@ func TestProgramDoesNotPublishToInboxes(t *testing.T) {
 	}
 	c.Ping()
 	c.Silent(20 * time.Millisecond)
+}
+
+// A connection has a goroutine for its requests while it has some, and not before
+// or after.
+func TestGoroutineOfRequests(t *testing.T) {
+	answering := func() int {
+		stacks := make([]byte, 1<<20)
+		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(".(*requests).work("))
+	}
+	hold := newGate()
+	b := start(t, setting{Wrap: (&asked{summarize: hold.summarize}).wrap})
+	first, second := b.dial(v5("first")), b.dial(v5("second"))
+	second.Ping()
+	if n := answering(); n != 0 {
+		t.Errorf("%d goroutines before the first request", n)
+	}
+	for range 3 {
+		first.Publish("$inbox/summary", "", 0)
+	}
+	hold.came(t)
+	if n := answering(); n != 1 {
+		t.Errorf("%d goroutines for 3 requests of one connection", n)
+	}
+	close(hold.opened)
+	first.Collect(3)
+	mqtttest.Eventually(t, func() bool { return answering() == 0 }, "the goroutine ends with the last answer")
+	first.Publish("$inbox/summary", "", 0)
+	first.NextPublish()
 }
