@@ -2,7 +2,6 @@ package badger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -25,7 +24,7 @@ func (s *Store) Pull(ctx context.Context, r inbox.Receiver, q inbox.Query) (page
 		}
 		p := pager{query: q, look: pageLook}
 		err = u.each(ctx, after, upTo, q.NewestFirst, p.take)
-		page = p.page
+		page = p.done()
 		return err
 	})
 	if err != nil {
@@ -75,6 +74,14 @@ func (p *pager) take(e met) bool {
 	return true
 }
 
+// done returns the page. What is lost at the end of everything belongs to it.
+func (p *pager) done() inbox.Page {
+	if !p.page.More {
+		p.page.Next = p.lost
+	}
+	return p.page
+}
+
 // addTo counts one message.
 func addTo(c *inbox.Count, e *inbox.Envelope) {
 	c.Messages++
@@ -89,9 +96,4 @@ func lose(gaps *[]inbox.Gap, e *inbox.Envelope) {
 	gap := &(*gaps)[0]
 	gap.From, gap.To = min(gap.From, e.Time), max(gap.To, e.Time)
 	gap.Messages++
-}
-
-// Summarize implements [inbox.Puller].
-func (s *Store) Summarize(context.Context, inbox.Receiver, inbox.SummaryQuery) (inbox.Summary, error) {
-	return inbox.Summary{}, errors.ErrUnsupported
 }
