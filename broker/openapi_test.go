@@ -3,9 +3,13 @@ package broker
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,6 +206,42 @@ func TestOpenAPIHasEveryError(t *testing.T) {
 		response := doc.Components.Responses[strconv.Itoa(status)]
 		if response == nil || !strings.Contains(*response.Value.Description, code+":") || !strings.Contains(known, code) {
 			t.Errorf("%d does not tell of %s", status, code)
+		}
+	}
+}
+
+// docs/protocol.md says the same.
+func TestProtocolOverHTTP(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "docs", "protocol.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	for _, r := range routes[1:] {
+		path, _, _ := strings.Cut(r.path, "{$}")
+		if !strings.Contains(text, "`"+r.method+" "+path) {
+			t.Errorf("it does not tell of %s %s", r.method, r.path)
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\d{3}) \\|").FindAllStringSubmatch(text, -1) {
+		if status, err := strconv.Atoi(row[2]); err != nil || codes[row[1]] != status {
+			t.Errorf("%s has status %d, and not %s", row[1], codes[row[1]], row[2])
+		}
+	}
+	for code, status := range codes {
+		if !strings.Contains(text, fmt.Sprintf("| `%s` | %d |", code, status)) && !strings.Contains(text, fmt.Sprintf("`%s` (%d)", code, status)) {
+			t.Errorf("it does not tell of %s, %d", code, status)
+		}
+	}
+	for what, kind := range map[string]reflect.Type{"request": described["PublishRequest"], "answer": described["PublishAnswer"]} {
+		example := regexp.MustCompile("(?s)```json http-publish-" + what + "\n(.*?)```").FindStringSubmatch(text)
+		if example == nil {
+			t.Fatalf("there is no example of a %s to publish", what)
+		}
+		dec := json.NewDecoder(strings.NewReader(example[1]))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(reflect.New(kind).Interface()); err != nil {
+			t.Errorf("%s: %v", example[1], err)
 		}
 	}
 }
