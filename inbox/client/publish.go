@@ -150,7 +150,9 @@ func insist(ctx context.Context, conn Publisher, log *slog.Logger, try func() er
 		if err == nil || final(err) {
 			return err
 		}
-		log.Warn("message could not be sent, it is tried again", "err", err)
+		if ctx.Err() == nil {
+			log.Warn("message could not be sent, it is tried again", "err", err)
+		}
 		if err := rest(ctx, conn, jitter(pause), err); err != nil {
 			return err
 		}
