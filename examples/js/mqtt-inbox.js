@@ -16,13 +16,15 @@
  * @property {boolean} [retain]
  * @property {string} [payload] if it is text; see contentOf
  * @property {string} [payload_base64] if it is not
+ * @property {0 | 1} [payload_format] the Payload Format Indicator
  * @property {string} [content_type]
  * @property {string} [response_topic]
  * @property {string} [correlation_base64]
  * @property {[string, string][]} [properties]
  * @property {string} [expires]
  * @property {boolean} [deleted] its content was taken away
- * @property {boolean} [truncated] it is larger than this client takes
+ * @property {boolean} [truncated] it is larger than this client takes, and its payload was left out
+ * @property {number} [payload_bytes] the size of that
  *
  * @typedef {{from: string, to: string, count: number, reason: string}} Gap messages that were lost
  * @typedef {{messages: number, bytes: number, at_least?: boolean}} Count
