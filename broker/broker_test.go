@@ -354,6 +354,28 @@ func TestAccessIsNotAskedAboutTheOwnInbox(t *testing.T) {
 	}
 }
 
+// History over MQTT is read by the rules for subscriptions.
+func TestHistoryIsReadByTheRules(t *testing.T) {
+	o := quietOptions()
+	o.Access = rules{}
+	o.Store = memory.New(memory.Options{History: []inbox.Kept{{Filter: "#"}}})
+	b, _ := serve(t, o)
+	for _, topic := range []string{"from/alice", "from/bob"} {
+		if _, err := b.Publish(t.Context(), topic, []byte(topic)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alice := mqtttest.Dial(t, b.Addresses()[0], mqtttest.Options{ClientID: "a", Clean: true, Username: "alice", Password: "secret"})
+	alice.Publish("$inbox/history", `{"topic":"#"}`, 0)
+	if answer := string(alice.NextPublish().Payload); !strings.Contains(answer, "from/alice") || strings.Contains(answer, "from/bob") {
+		t.Errorf("answered with %s", answer)
+	}
+	alice.Publish("$inbox/history", `{"topic":"from/bob","sender":"bob"}`, 0)
+	if answer := string(alice.NextPublish().Payload); !strings.Contains(answer, `"forbidden"`) {
+		t.Errorf("answered with %s", answer)
+	}
+}
+
 // denying lets everyone connect and do nothing.
 type denying struct{ t *testing.T }
 
