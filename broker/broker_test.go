@@ -58,10 +58,17 @@ func TestEveryListenerServes(t *testing.T) {
 	o.TCP = append(o.TCP, "127.0.0.1:0")
 	o.WebSocket = []string{"127.0.0.1:0"}
 	o.Unix = []string{filepath.Join(t.TempDir(), "s")}
+	o.HTTP = []string{"127.0.0.1:0", "127.0.0.1:0"}
 	b, stop := serve(t, o)
 	addresses := b.Addresses()
-	if len(addresses) != 4 {
-		t.Fatalf("addresses: %v, want four", addresses)
+	if len(addresses) != 6 {
+		t.Fatalf("addresses: %v, want six", addresses)
+	}
+	for _, address := range addresses[4:] {
+		f := face{t: t, base: "http://" + address}
+		if got := f.ask("GET", "/health", nil); string(got.body) != `{"status":"ok"}`+"\n" {
+			t.Errorf("health: status %d, %s", got.status, got.body)
+		}
 	}
 	ws, _, err := websocket.DefaultDialer.Dial("ws://"+addresses[2], nil)
 	if err != nil {

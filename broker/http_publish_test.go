@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
@@ -144,6 +146,27 @@ func TestHTTPPublishRefuses(t *testing.T) {
 	if m := want[pull.MessagesAnswer](f, "GET", "/v1/history", nil).Messages; len(m) > 0 {
 		t.Errorf("published all the same: %+v", m)
 	}
+}
+
+// What anybody may send is a message that can be checked, or refused.
+func FuzzReadMessage(f *testing.F) {
+	f.Add(`{"topic":"a","payload":"b","qos":2,"properties":[["a","b"]],"expires_in":5,"msg_id":"n"}`)
+	f.Add(`{"topic":"a","payload_base64":"AA==","correlation_base64":"","payload_format":1}`)
+	f.Add(`{"properties":[[]]}`)
+	f.Add(`{"qos":null,"expires_in":9223372036854775807}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		e, err := readMessage([]byte(body), Client{ID: "c", User: "u"}, time.UnixMilli(1000))
+		if err != nil {
+			if pull.ErrorOf(err).Code != pull.CodeBadRequest {
+				t.Fatal(err)
+			}
+			return
+		}
+		if e.Client != "c" || e.User != "u" || e.Time != 1000 || e.QoS > 2 || e.PayloadFormat > inbox.FormatUTF8 || e.Expiry < 0 || e.Expiry > 1000+math.MaxUint32*1000 {
+			t.Errorf("%q: %+v", body, e)
+		}
+		_ = hooks.CheckMessage(e, DefaultMaxPacketSize)
+	})
 }
 
 // refusingStore stores nothing.

@@ -91,7 +91,7 @@ func TestValidate(t *testing.T) {
 // mistake of the caller, the other a failure.
 func TestNewTakesWhatValidateTakes(t *testing.T) {
 	for _, o := range []Options{
-		{ConnectTimeout: MinConnectTimeout, Window: 1, MaxPacketSize: MinPacketSize, MaxKeepAlive: time.Second, Retention: MinRetention, StreamFrom: -1},
+		{ConnectTimeout: MinConnectTimeout, Window: 1, MaxPacketSize: MinPacketSize, MaxKeepAlive: time.Second, Retention: MinRetention, StreamFrom: -1, Rewind: MinRewind, HTTP: []string{"127.0.0.1:0"}},
 		{ConnectTimeout: MaxConnectTimeout, Window: inbox.MaxWindow, MaxPacketSize: MaxPacketSize, MaxKeepAlive: math.MaxUint16 * time.Second},
 	} {
 		o.Store, o.TCP, o.Log = memory.New(), []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler)
