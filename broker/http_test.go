@@ -47,6 +47,15 @@ func serveHTTP(t *testing.T, o Options) *face {
 // onEveryEngine runs a test with a broker in memory, and one on disk.
 func onEveryEngine(t *testing.T, test func(*testing.T, *face)) {
 	t.Run("memory", func(t *testing.T) { test(t, serveHTTP(t, httpOptions())) })
+	t.Run("badger", func(t *testing.T) {
+		o := httpOptions()
+		o.Store, o.Dir = nil, t.TempDir()
+		test(t, serveHTTP(t, o))
+	})
+}
+
+func inMemory(t *testing.T, test func(*testing.T, *face)) {
+	t.Run("memory", func(t *testing.T) { test(t, serveHTTP(t, httpOptions())) })
 }
 
 // answered is what came back.
@@ -341,7 +350,7 @@ func TestHTTPAndMQTTAtOnce(t *testing.T) {
 }
 
 func TestHTTPMode(t *testing.T) {
-	onEveryEngine(t, func(t *testing.T, f *face) {
+	inMemory(t, func(t *testing.T, f *face) {
 		f.receiver("alice", "chat/#")
 		if m := want[pull.ModeAnswer](f, "PUT", "/v1/inboxes/alice/mode", pull.ModeRequest{Mode: "pull"}).Mode; m != "pull" {
 			t.Errorf("mode: %q", m)
@@ -385,7 +394,7 @@ func TestHTTPDelete(t *testing.T) {
 
 // Where there are no users, programs of the machine itself are operators.
 func TestHTTPErase(t *testing.T) {
-	onEveryEngine(t, func(t *testing.T, f *face) {
+	inMemory(t, func(t *testing.T, f *face) {
 		f.publish("chat/a", "1", as("bob", "x"))
 		f.publish("chat/b", "2", as("bob", "x"))
 		f.publish("chat/b", "3", as("carol", "x"))
