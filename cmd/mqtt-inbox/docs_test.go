@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,6 +30,7 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 		t.Fatalf("%d tests are named: the pattern does not find them", len(mentions))
 	}
 	clauses := read(t, filepath.Join(root, suite), "run.go").texts
+	maps.Copy(clauses, read(t, filepath.Join(root, suite), "kept.go").texts)
 	known := map[string]source{}
 	for _, m := range mentions {
 		dir, name := m[1], m[2]
