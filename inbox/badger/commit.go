@@ -131,10 +131,11 @@ type commitGroup struct {
 	handover []handover
 	fan      []fanItem
 	answers  []answer
-	records  []*[]byte     // to give back to the pool
-	saved    []saved       // delivery states written
-	ended    []ended       // sessions that ended
-	behind   []incarnation // those whose index is behind by so much that it is time to go on
+	records  []*[]byte        // to give back to the pool
+	saved    []saved          // delivery states written
+	deleted  []inbox.Position // messages that were deleted
+	ended    []ended          // sessions that ended
+	behind   []incarnation    // those whose index is behind by so much that it is time to go on
 
 	acked map[incarnation]struct{} // inboxes of which it was written what is acknowledged
 	news  []ackedNews              // what owners are to be told of that
@@ -247,6 +248,9 @@ func (g *commitGroup) finish(err error) {
 		for _, n := range g.news {
 			n.to.acknowledged(n.marks)
 		}
+		if len(g.deleted) > 0 {
+			g.s.noteDeleted(g.deleted)
+		}
 	}
 	for i := range g.answers {
 		a := &g.answers[i]
@@ -287,5 +291,6 @@ func (g *commitGroup) reset() {
 	g.handover, g.fan, g.answers = g.handover[:0], g.fan[:0], g.answers[:0]
 	g.records, g.kept = g.records[:0], g.kept[:0]
 	g.saved, g.ended, g.news = g.saved[:0], g.ended[:0], g.news[:0]
-	g.bodies, g.last, g.behind = g.bodies[:0], g.last[:0], g.behind[:0]
+	g.bodies, g.last = g.bodies[:0], g.last[:0]
+	g.behind, g.deleted = g.behind[:0], g.deleted[:0]
 }

@@ -60,10 +60,12 @@ func (g *commitGroup) moveTogether(from, to *handle, entries []inbox.Entry, reco
 	g.makeRoom(size + stateRoom)
 	for i := range entries {
 		e := &entries[i]
-		p := g.nextSequence()
-		g.kept = g.kept[:0]
-		g.give(to.member, e.Envelope, p, e.Grant, false)
-		g.keep(p, e.Envelope, records[i], e.Envelope.Time)
+		if !g.s.isDeleted(g.txn, e.Envelope.ID.Sequence) {
+			p := g.nextSequence()
+			g.kept = g.kept[:0]
+			g.give(to.member, e.Envelope, p, e.Grant, false)
+			g.keep(p, e.Envelope, records[i], e.Envelope.Time)
+		}
 		from.given[e.Position] = struct{}{}
 	}
 	g.closeBlock(g.block(to.member))

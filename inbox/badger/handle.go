@@ -66,6 +66,7 @@ type handle struct {
 	caughtUp   bool                 // everything up to last is in ready or was returned
 	acks       int                  // how often something was acknowledged by itself
 	ackedTo    inbox.Position       // up to where
+	deletions  uint64               // of deletions.count, when what is in ready was looked at last
 	promised   int                  // entries that were reserved and are not handed over yet
 	reserved   int                  // their size
 }
@@ -85,6 +86,9 @@ func (h *handle) take(e inbox.Entry, promised bool) {
 	if promised {
 		h.promised--
 		h.reserved -= size
+	}
+	if uint64(e.Position) <= h.s.deletions.upTo.Load() { // it has been on its way for so long that it may be deleted
+		h.deletions = 0
 	}
 	switch {
 	case drops(h.leavings, e.Position, e.Envelope.Topic):
@@ -192,6 +196,9 @@ func (h *handle) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, er
 // on disk.
 func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind bool, err error) {
 	if err := h.usable(); err != nil {
+		return nil, false, err
+	}
+	if err := h.lookForDeleted(); err != nil {
 		return nil, false, err
 	}
 	h.mu.Lock()

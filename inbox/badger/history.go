@@ -63,6 +63,11 @@ func (h *histories) of(filter string) *history {
 	return nil
 }
 
+// has reports whether an incarnation is that of a history.
+func (h *histories) has(inc incarnation) bool {
+	return slices.ContainsFunc(h.all, func(h *history) bool { return h.incarnation == inc })
+}
+
 // found notes the session of a history, and reports whether its filter is named.
 func (h *histories) found(filter string, m inbox.Member, inc incarnation) bool {
 	one := h.of(filter)

@@ -2,7 +2,6 @@ package badger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -252,56 +251,14 @@ func (s *Store) historyBound(txn *badger.Txn, h *history, b inbox.Bound, move in
 	case b.Position != 0:
 		return b.Position, nil
 	case b.ID != inbox.MessageID{}:
-		if b.ID.Store != s.id || b.ID.Sequence == 0 || uint64(b.ID.Sequence) > s.visible.Load() {
+		if !s.knows(b.ID, inbox.Position(s.visible.Load())) {
 			return 0, fmt.Errorf("message %s: %w", b.ID, inbox.ErrUnknownID)
 		}
 		return b.ID.Sequence, nil
 	case b.Time != 0:
-		return s.beforeTime(txn, h, b.Time+move), nil
+		earlier, _ := s.narrow(txn, h.incarnation, b.Time+move, 0, inbox.Position(s.visible.Load())+1)
+		return earlier, nil
 	default:
 		return none, nil
 	}
 }
-
-// beforeTime returns the last position of a history whose message was stored before
-// a time, Unix milliseconds; 0 if there is none. It halves the numbers between the
-// first and the last until it has the block: some forty seeks at most.
-func (s *Store) beforeTime(txn *badger.Txn, h *history, t int64) inbox.Position {
-	it := blocksOf(txn, h.incarnation)
-	defer it.Close()
-	// All of low is before the time; high is not, or is behind the end.
-	low, high := inbox.Position(0), inbox.Position(s.visible.Load())+1
-	for low+1 < high {
-		middle := low + (high-low)/2
-		p, at, ok := s.firstKnown(txn, it, h.incarnation, middle)
-		if ok && at < t {
-			low = p
-		} else {
-			high = middle
-		}
-	}
-	return low
-}
-
-// firstKnown returns the first entry at or behind p whose message is there, and when
-// that was stored.
-func (s *Store) firstKnown(txn *badger.Txn, it *badger.Iterator, inc incarnation, p inbox.Position) (at inbox.Position, time int64, ok bool) {
-	for it.Seek(blockKey(inc, p)); it.Valid(); it.Next() {
-		entries := s.readEntries(it.Item())
-		for e, ok := entries.next(); ok; e, ok = entries.next() {
-			if e.position < p {
-				continue
-			}
-			if env, ok := s.kept(txn, e.position); ok {
-				return e.position, env.Time, true
-			}
-		}
-	}
-	return 0, 0, false
-}
-
-// Delete implements [inbox.Archive].
-func (s *Store) Delete(context.Context, inbox.MessageID, string) error { return errors.ErrUnsupported }
-
-// Erase implements [inbox.Archive].
-func (s *Store) Erase(context.Context, string) (int, error) { return 0, errors.ErrUnsupported }

@@ -130,8 +130,13 @@ func (h *handle) setLeavings(all []leaving) {
 
 // dropLeavingsLocked takes what is given up out of what is ready.
 func (h *handle) dropLeavingsLocked() {
+	h.dropLocked(func(e *inbox.Entry) bool { return drops(h.leavings, e.Position, e.Envelope.Topic) })
+}
+
+// dropLocked takes entries out of what is ready.
+func (h *handle) dropLocked(isGone func(*inbox.Entry) bool) {
 	h.ready = slices.DeleteFunc(h.ready, func(e inbox.Entry) bool {
-		gone := drops(h.leavings, e.Position, e.Envelope.Topic)
+		gone := isGone(&e)
 		if gone {
 			h.bytes -= e.Envelope.Size()
 		}

@@ -37,6 +37,7 @@ func (s *Store) load() (left leftovers, err error) {
 		if err := s.loadMeta(txn); err != nil {
 			return err
 		}
+		s.loadDeletions(txn)
 		left, err = s.loadSessions(txn)
 		return err
 	})

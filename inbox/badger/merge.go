@@ -217,7 +217,8 @@ func (m *merger) first() *track {
 func (m *merger) entry(t *track) (inbox.Entry, bool) {
 	switch {
 	case t.memory != nil:
-		return t.memory[t.next], true
+		e := t.memory[t.next]
+		return e, !m.s.isDeleted(m.txn, e.Envelope.ID.Sequence)
 	case t.source == nil:
 		return m.s.decode(m.txn, t.entry)
 	case m.part.back:

@@ -48,7 +48,7 @@ func (m *merger) sharedBlock(t *track, from inbox.Position) *streamBlock {
 	if t.it.Seek(blockKey(t.incarnation, from)); !t.it.Valid() {
 		return nil
 	}
-	return m.s.blocks.add(m.s.readStreamBlock(m.txn, t.incarnation, t.it.Item(), from))
+	return m.s.blocks.add(m.s.readStreamBlock(m.txn, t.incarnation, t.it.Item(), from), m.txn.ReadTs())
 }
 
 // headOf returns a position behind which a stream has nothing. After a start it

@@ -171,8 +171,17 @@ func (s *Store) isOver(e inbox.Entry, now time.Time) bool {
 }
 
 // decode makes an entry of what stands in a block, and fetches its body if that
-// is kept apart.
+// is kept apart, unless the message is gone or was deleted.
 func (s *Store) decode(txn *badger.Txn, e stored) (inbox.Entry, bool) {
+	entry, ok := s.decodeMark(txn, e)
+	if !ok || entry.Envelope.Deleted || e.id != e.position && s.isDeleted(txn, e.id) {
+		return inbox.Entry{}, false
+	}
+	return entry, true
+}
+
+// decodeMark is decode for those who have the mark of a message that was deleted.
+func (s *Store) decodeMark(txn *badger.Txn, e stored) (inbox.Entry, bool) {
 	record := e.record
 	if e.reference {
 		var ok bool

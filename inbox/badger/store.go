@@ -43,6 +43,8 @@ type Store struct {
 	closeOnce      sync.Once
 	closeErr       error
 
+	deletions deletions
+
 	isFull   atomic.Bool // the disk reserve is reached, as the committer last saw it
 	failOnce sync.Once
 	failed   chan struct{}

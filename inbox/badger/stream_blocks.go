@@ -20,13 +20,14 @@ const (
 
 // streamBlocks keeps the blocks of streams that were read last, decoded, so that
 // members who read the same at about the same time share the work and the memory.
-// What a block holds never changes; one that the sweeper has deleted is asked for
-// by nobody, for everyone has finished it.
+// What a block holds changes only when a message is deleted; one that the sweeper
+// has deleted is asked for by nobody, for everyone has finished it.
 type streamBlocks struct {
 	mu    sync.Mutex
 	of    map[incarnation][]*list.Element // of *streamBlock, ascending
 	used  list.List                       // the block used last in front
 	bytes int
+	since uint64 // transactions that read before this may have seen what is deleted now
 }
 
 // streamBlock is everything that a stream has after one position and up to
@@ -62,10 +63,13 @@ func (c *streamBlocks) find(inc incarnation, p inbox.Position) *streamBlock {
 }
 
 // add keeps a block, for as long as others are not used more, and returns it, or
-// the one that holds the same and more.
-func (c *streamBlocks) add(b *streamBlock) *streamBlock {
+// the one that holds the same and more. readAt is the transaction's that it was read in.
+func (c *streamBlocks) add(b *streamBlock, readAt uint64) *streamBlock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if readAt < c.since {
+		return b
+	}
 	all := c.of[b.incarnation]
 	i, known := searchBlock(all, b.last)
 	if known {
@@ -83,6 +87,27 @@ func (c *streamBlocks) add(b *streamBlock) *streamBlock {
 		c.removeLocked(c.used.Back())
 	}
 	return b
+}
+
+// drop forgets the blocks that have deleted messages. No transaction that is older than
+// the one given adds any from now on.
+func (c *streamBlocks) drop(ids []inbox.Position, readAt uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = readAt
+	ids = slices.Sorted(slices.Values(ids))
+	var gone []*list.Element
+	for _, all := range c.of {
+		for _, e := range all {
+			b := blockOf(e)
+			if i, _ := slices.BinarySearch(ids, b.after+1); i < len(ids) && ids[i] <= b.last {
+				gone = append(gone, e)
+			}
+		}
+	}
+	for _, e := range gone {
+		c.removeLocked(e)
+	}
 }
 
 func (c *streamBlocks) removeLocked(e *list.Element) {

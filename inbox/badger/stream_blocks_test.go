@@ -19,7 +19,7 @@ func TestStreamBlocksAreFoundWhereTheyAre(t *testing.T) {
 		b := c.find(inc, p)
 		if b == nil {
 			// As a reader that comes in the middle of a block of 100 decodes it.
-			b = c.add(&streamBlock{incarnation: inc, after: p - 1, last: (p + 99) / 100 * 100, bytes: part})
+			b = c.add(&streamBlock{incarnation: inc, after: p - 1, last: (p + 99) / 100 * 100, bytes: part}, 0)
 		} else {
 			found++
 		}
@@ -46,8 +46,41 @@ func TestStreamBlocksAreFoundWhereTheyAre(t *testing.T) {
 		t.Errorf("%d found of 3000", found)
 	}
 
-	c.add(&streamBlock{incarnation: 9, last: 1, bytes: 2 * streamBlockBytes})
+	c.add(&streamBlock{incarnation: 9, last: 1, bytes: 2 * streamBlockBytes}, 0)
 	if c.used.Len() != 1 || len(c.of) != 1 {
 		t.Errorf("%d blocks beside one that is larger than the bound", c.used.Len()-1)
+	}
+}
+
+// When a message is deleted, no block that has it is found any more, whatever parts of
+// it are kept, and none comes back by a transaction that has seen it.
+func TestStreamBlocksWithDeletedMessages(t *testing.T) {
+	c := newStreamBlocks()
+	add := func(after, last inbox.Position, readAt uint64) {
+		c.add(&streamBlock{incarnation: 1, after: after, last: last, bytes: 1}, readAt)
+	}
+	found := func(p inbox.Position) bool { return c.find(1, p) != nil }
+	for after := range inbox.Position(10) {
+		add(10*after, 10*after+10, 1)
+	}
+	add(34, 50, 1)
+	add(34, 48, 1)
+	c.drop([]inbox.Position{77, 45, 20}, 5)
+	for p := inbox.Position(1); p <= 100; p++ {
+		gone := p > 10 && p <= 20 || p > 40 && p <= 50 || p > 70 && p <= 80
+		if found(p) == gone {
+			t.Errorf("at %d: found %v", p, gone)
+		}
+	}
+	add(10, 20, 4)
+	if found(15) {
+		t.Error("what was read before is kept")
+	}
+	add(10, 20, 5)
+	if !found(15) {
+		t.Error("what was read behind it is not kept")
+	}
+	if c.used.Len() != c.bytes {
+		t.Errorf("%d blocks, %d bytes", c.used.Len(), c.bytes)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -30,6 +31,8 @@ type sweeper struct {
 	mu       sync.Mutex
 	sessions map[incarnation]*sweep
 	ended    []ended
+
+	replaced atomic.Int64 // bytes of messages that marks have taken the place of
 
 	next    incarnation // where looking for what the last process left goes on; the sweeper's own, as what follows
 	resumed bool        // that is done
@@ -132,6 +135,7 @@ func (w *sweeper) loop(every time.Duration) {
 // reported and does not hold up the others.
 func (w *sweeper) sweep() {
 	b := newSweepBatch(w)
+	w.deleted += w.replaced.Swap(0)
 	if ended := w.takeEnded(); len(ended) > 0 {
 		if err := w.purgeAll(b, ended); err != nil {
 			w.report(0, err)

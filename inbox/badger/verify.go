@@ -134,8 +134,9 @@ type verifier struct {
 	incarnation incarnation    // likewise
 	owners      []owner        // ascending by incarnation
 	streams     map[string]*verifiedStream
-	shared      map[string]bool // whole filters of shared subscriptions that have members
-	counters    []counted       // ascending, as bodies
+	shared      map[string]bool  // whole filters of shared subscriptions that have members
+	deleted     []inbox.Position // messages, ascending
+	counters    []counted        // ascending, as bodies
 	bodies      []counted
 	missing     map[inbox.Position]*missing // bodies that are not there, by those who refer to them
 	earlier     map[blockID]earlier

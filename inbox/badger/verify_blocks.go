@@ -44,10 +44,12 @@ func (v *verifier) counts() error {
 	if err != nil {
 		return err
 	}
-	return v.each(prefixBody, 9, func(r verified) {
+	err = v.each(prefixBody, 9, func(r verified) {
 		v.sum.Bodies++
 		v.bodies = append(v.bodies, v.body(r))
 	})
+	slices.Sort(v.deleted)
+	return err
 }
 
 func (v *verifier) body(r verified) counted {
@@ -63,6 +65,9 @@ func (v *verifier) body(r verified) counted {
 	} else {
 		c.expected = references
 		v.clock.add(c.position, e.Time)
+		if e.Deleted {
+			v.deleted = append(v.deleted, c.position)
+		}
 	}
 	if n, ok := findCounted(v.counters, c.position); ok {
 		n.seen, c.expected = 1, n.expected
@@ -179,7 +184,7 @@ func (in *inboxRead) finished(p inbox.Position) bool {
 	case o == nil || o.ended:
 		return true
 	case o.history:
-		return false
+		return p <= o.swept
 	case o.stream != nil:
 		return !o.stream.needs(p)
 	case o.unread || p > in.progress.Sent || in.progress.waiting.Contains(p):

@@ -19,6 +19,7 @@ type verifiedIndex struct {
 	exists bool // there is a record that says so
 	inbox  inboxRead
 	until  deadline
+	gone   []inbox.Position // messages that were deleted, ascending
 
 	lists   map[listID]*verifiedList
 	noted   map[pair]bool // pairs that are found by their topics
@@ -91,8 +92,9 @@ func (v *verifier) verifiedIndex(inc incarnation, o *owner) *verifiedIndex {
 	if o != nil && !o.unread {
 		x.inbox.progress, _ = readProgress(v.txn, inc) // it was read before
 	}
+	x.gone = v.deleted
 	x.until = deadline{now: v.now.UnixMilli(), old: math.MinInt64}
-	if v.retention >= 0 {
+	if v.retention >= 0 && (o == nil || !o.history) {
 		x.until.old = v.now.Add(-v.retention).UnixMilli()
 	}
 	return x
@@ -150,8 +152,11 @@ func (v *verifier) postings(x *verifiedIndex, r verified) error {
 }
 
 // counts reports whether somebody may still ask for an entry. What is finished or
-// over may be gone from the inbox, and not yet from the index.
+// over, or was deleted, may be gone from the inbox, and not yet from the index.
 func (x *verifiedIndex) counts(p *posting) bool {
+	if _, deleted := slices.BinarySearch(x.gone, p.id); deleted {
+		return false
+	}
 	return !x.inbox.finished(p.position) && !x.until.isOver(p)
 }
 

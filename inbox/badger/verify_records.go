@@ -259,12 +259,22 @@ func (v *verifier) marks() error {
 	if err != nil {
 		return err
 	}
-	return v.each(prefixName, 17, func(r verified) {
+	err = v.each(prefixName, 17, func(r verified) {
 		_, sequence, err := parseName(r.value)
 		if err != nil {
 			v.damaged(r.key, err)
 		}
 		v.taken(r.key, "named message", inbox.Position(sequence))
+	})
+	if err != nil {
+		return err
+	}
+	return v.each(prefixDeletion, 9, func(r verified) {
+		if _, err := parseDeletion(r.value); err != nil {
+			v.damaged(r.key, err)
+		}
+		v.deleted = append(v.deleted, inbox.Position(keyNumber(r.key)))
+		v.taken(r.key, "deleted message", inbox.Position(keyNumber(r.key)))
 	})
 }
 
@@ -287,7 +297,7 @@ func (v *verifier) retained() error {
 func (v *verifier) others() error {
 	known := []byte{
 		prefixMeta, prefixSession, prefixSubscription, prefixBlock, prefixState, prefixPurge,
-		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixIndexed, prefixList,
+		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixDeletion, prefixIndexed, prefixList,
 		prefixAcked, prefixBehind,
 	}
 	it := v.txn.NewIterator(badger.IteratorOptions{})
