@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -217,6 +218,87 @@ func TestHTTPRequestsAreBounded(t *testing.T) {
 	go func() { <-held.asked }()
 	if got := f.ask("GET", "/v1/history", nil); got.status != http.StatusOK {
 		t.Errorf("afterwards: status %d", got.status)
+	}
+}
+
+// Those who send slowly hold up nobody, however many they are.
+func TestHTTPSlowBodiesHoldUpNobody(t *testing.T) {
+	o := httpOptions()
+	o.StopTimeout = 200 * time.Millisecond // half of which is for what has begun
+	f := serveHTTP(t, o)
+	for range httpRequests + 1 {
+		conn, err := dialHTTP(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const request = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n{"
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	f.publish("chat/a", "1")
+	if got := payloads(want[pull.MessagesAnswer](f, "GET", "/v1/history", nil).Messages); len(got) != 1 {
+		t.Errorf("history: %v", got)
+	}
+	if err := f.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// slowReader takes an answer only when it is let go.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	begun, release chan struct{}
+}
+
+func (w *slowReader) Write(p []byte) (int, error) {
+	close(w.begun)
+	<-w.release
+	return w.ResponseRecorder.Write(p)
+}
+
+// Those who read slowly hold up only others that want as much at once.
+func TestHTTPSlowReaders(t *testing.T) {
+	f := serveHTTP(t, httpOptions())
+	f.api.large = make(chan struct{}, 1)
+	f.publish("chat/large", strings.Repeat("a", httpSmall))
+	f.publish("chat/small", "a")
+	const large = "/v1/history?topic=chat/large"
+	slow := &slowReader{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r := httptest.NewRequest("GET", large, nil)
+		r.Host = "localhost"
+		f.api.ServeHTTP(slow, r)
+	}()
+	<-slow.begun
+	if code := f.refused(http.StatusTooManyRequests, "GET", large, nil); code != pull.CodeBusy {
+		t.Errorf("as much at the same time: code %q", code)
+	}
+	want[pull.MessagesAnswer](f, "GET", "/v1/history?topic=chat/small", nil)
+	f.publish("chat/small", "b")
+	close(slow.release)
+	<-done
+	if slow.Code != http.StatusOK || slow.Body.Len() <= httpSmall {
+		t.Errorf("slowly read: status %d, %d bytes", slow.Code, slow.Body.Len())
+	}
+	want[pull.MessagesAnswer](f, "GET", large, nil)
+}
+
+// A store that does not answer makes nobody wait for ever.
+func TestHTTPWorkIsBounded(t *testing.T) {
+	o := httpOptions()
+	held := &heldStore{Store: o.Store, asked: make(chan struct{}), release: make(chan struct{})}
+	o.Store = held
+	f := serveHTTP(t, o)
+	f.api.workTime = 20 * time.Millisecond
+	if code := f.refused(http.StatusTooManyRequests, "GET", "/v1/history", nil); code != pull.CodeBusy {
+		t.Errorf("code %q", code)
 	}
 }
 

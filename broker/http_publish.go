@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -62,7 +63,11 @@ func (a *api) publish(w http.ResponseWriter, r *http.Request, c Client) (reply, 
 	case a.access != nil && !a.access.Publish(c, e.Topic):
 		return reply{}, &pull.Error{Code: pull.CodeForbidden, Message: "you may not publish to this topic"}
 	}
-	receipt, err := a.broker.append(r.Context(), e)
+	var receipt inbox.Receipt
+	err = a.work(r, func(ctx context.Context) (err error) {
+		receipt, err = a.broker.append(ctx, e)
+		return err
+	})
 	if err != nil {
 		return reply{}, err
 	}

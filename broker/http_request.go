@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -128,12 +129,17 @@ func (a *api) ask(r *http.Request, c Client, operation string, request reply) (r
 		Operator:  a.local,
 		MaxAnswer: httpAnswer,
 	}
-	answer, form, failed := a.service.Try(r.Context(), asker, operation, request.body, request.form)
-	if failed != nil {
-		return reply{}, failed
+	var answer reply
+	err := a.work(r, func(ctx context.Context) error {
+		var failed *pull.Error
+		answer.body, answer.form, failed = a.service.Try(ctx, asker, operation, request.body, request.form)
+		if failed != nil {
+			return failed
+		}
+		return nil
+	})
+	if err == nil && answer.form == pull.TypeJSON {
+		answer.body = append(answer.body, '\n') // for those who read it in a terminal
 	}
-	if form == pull.TypeJSON {
-		answer = append(answer, '\n') // for those who read it in a terminal
-	}
-	return reply{form, answer}, nil
+	return answer, err
 }

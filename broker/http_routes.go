@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
@@ -16,11 +18,15 @@ import (
 // apiPath begins the paths of all operations, and names their version.
 const apiPath = "/v1/"
 
-// What operations may take together: each that is under way, until its answer is
-// written, may hold a page of messages.
+// What operations may take together. Clients that send or read slowly take nothing
+// of it from others, but for that of large answers.
 const (
-	httpRequests = 64
-	httpAnswer   = 8 << 20 // bytes of an answer
+	httpRequests = 64               // are with the store at a time
+	httpWorkTime = 30 * time.Second // until it has answered
+
+	httpAnswer = 8 << 20   // bytes of an answer
+	httpSmall  = 256 << 10 // bytes that any number of answers may have
+	httpLarge  = 16        // answers of more at a time, until they are written
 )
 
 // route is one thing that can be asked for over HTTP.
@@ -53,7 +59,10 @@ type api struct {
 	origins []string // see Options.Origins
 	log     *slog.Logger
 	mux     *http.ServeMux
-	slots   chan struct{} // holds one for each operation under way
+
+	requests chan struct{} // holds one for each operation that is with the store
+	large    chan struct{} // holds one for each large answer
+	workTime time.Duration // httpWorkTime; tests have less
 
 	mu       sync.Mutex // guards stopping, and that nothing begins once it is set
 	stopping bool
@@ -69,7 +78,10 @@ func newAPI(b *Broker) *api {
 		origins: b.options.Origins,
 		log:     b.options.Log,
 		mux:     http.NewServeMux(),
-		slots:   make(chan struct{}, httpRequests),
+
+		requests: make(chan struct{}, httpRequests),
+		large:    make(chan struct{}, httpLarge),
+		workTime: httpWorkTime,
 	}
 	methods := make(map[string][]string)
 	for _, r := range routes {
@@ -150,13 +162,6 @@ func (a *api) refusePath(w http.ResponseWriter, r *http.Request) {
 // answer.
 func operation(carryOut func(*api, http.ResponseWriter, *http.Request, Client) (reply, error)) func(*api, http.ResponseWriter, *http.Request) {
 	return func(a *api, w http.ResponseWriter, r *http.Request) {
-		select {
-		case a.slots <- struct{}{}:
-			defer func() { <-a.slots }()
-		default:
-			a.fail(w, r, &pull.Error{Code: pull.CodeBusy, Message: "too many requests are under way; ask again later"})
-			return
-		}
 		client, err := a.identify(r)
 		if err != nil {
 			a.fail(w, r, err)
@@ -167,6 +172,37 @@ func operation(carryOut func(*api, http.ResponseWriter, *http.Request, Client) (
 			a.fail(w, r, err)
 			return
 		}
+		if len(answer.body) > httpSmall {
+			if !enter(a.large) { // to ask again is safe, whatever was done
+				a.fail(w, r, &pull.Error{Code: pull.CodeBusy, Message: "too many large answers are under way; ask again later, or for less"})
+				return
+			}
+			defer leave(a.large)
+		}
 		answer.write(w, http.StatusOK)
 	}
 }
+
+// work does what takes the store, if there is room for one more. It gives up when
+// the client is gone.
+func (a *api) work(r *http.Request, do func(context.Context) error) error {
+	if !enter(a.requests) {
+		return &pull.Error{Code: pull.CodeBusy, Message: "too many requests are under way; ask again later"}
+	}
+	defer leave(a.requests)
+	ctx, cancel := context.WithTimeout(r.Context(), a.workTime)
+	defer cancel()
+	return do(ctx)
+}
+
+// enter takes one of the places that a channel has, if there is one.
+func enter(places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func leave(places chan struct{}) { <-places }
