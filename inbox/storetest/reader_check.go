@@ -90,7 +90,7 @@ func (l *library) check(m *readerModel) {
 		l.learn(m)
 		from := nowMillis()
 		want := m.unread(inbox.Selection{}, from)
-		back := l.trial.walk(l.inboxOf(m.receiver), inbox.Query{NewestFirst: true, Max: 9})
+		back := l.trial.walk(l.inboxOf(m.receiver), inbox.Query{NewestFirst: true, Max: 9 + len(want)/8})
 		first := l.page(l.inboxOf(m.receiver), inbox.Query{Max: 1})
 		var entries []inbox.Entry
 		for _, i := range want {

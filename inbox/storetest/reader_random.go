@@ -40,7 +40,12 @@ func randomAsking(tr *trial) {
 			tr.Logf("the last %d of %d steps:\n%s", len(last), len(l.steps), strings.Join(last, "\n"))
 		}
 	}()
-	for range size(600, 150) {
+	steps := size(600, 150)
+	if l.random.IntN(2) == 0 { // so many that an engine may prepare something
+		l.publish(size(1500, 700))
+		steps /= 3
+	}
+	for range steps {
 		l.step()
 		l.check(pick(l.random, l.models))
 	}
