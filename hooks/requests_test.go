@@ -657,3 +657,18 @@ func TestGoroutineOfRequests(t *testing.T) {
 	first.Publish("$inbox/summary", "", 0)
 	first.NextPublish()
 }
+
+// A fault in an answer ends the connection that has asked, and nothing else.
+func TestPanicInAnAnswer(t *testing.T) {
+	b := start(t, setting{Wrap: (&asked{summarize: func(context.Context, inbox.Receiver) (inbox.Summary, error) { panic("a fault") }}).wrap})
+	c, other := b.dial(v5("client")), b.dial(v5("other"))
+	for range 3 {
+		c.Publish("$inbox/summary", "", 1)
+	}
+	if code := c.WaitDisconnect(); code != packets.ErrUnspecifiedError.Code {
+		t.Errorf("disconnected with %#x", code)
+	}
+	other.Publish("$inbox/nothing", "", 0)
+	other.NextPublish()
+	b.dial(v5("client")).Ping()
+}
