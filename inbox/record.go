@@ -77,9 +77,21 @@ func encodeEnvelope(enc *msgpack.Encoder, e *Envelope) error {
 //
 // The error wraps [ErrDamaged] and names the field, or wraps [ErrNewer].
 func ParseEnvelope(b []byte) (*Envelope, error) {
+	e := &Envelope{}
+	if err := ParseEnvelopeInto(e, b); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// ParseEnvelopeInto is [ParseEnvelope] for who looks at many envelopes and keeps none:
+// what is read takes the place of what was in e, down to the room of its user
+// properties. No allocation, unless there are more of those. After an error what is in
+// e means nothing.
+func ParseEnvelopeInto(e *Envelope, b []byte) error {
 	r := NewRecordReader(b)
 	n := r.Record(envelopeVersion, envelopeFields)
-	e := &Envelope{
+	*e = Envelope{
 		Time:            r.Int("time"),
 		Topic:           r.Text("topic"),
 		Payload:         r.Bytes("payload"),
@@ -92,28 +104,30 @@ func ParseEnvelope(b []byte) (*Envelope, error) {
 		ResponseTopic:   r.Text("response topic"),
 		CorrelationData: r.Bytes("correlation data"),
 		PayloadFormat:   PayloadFormat(r.Uint("payload format", uint64(FormatUTF8))),
-		UserProperties:  r.userProperties(),
+		UserProperties:  r.userProperties(e.UserProperties),
 	}
 	if n >= markFields {
 		e.Deleted = r.Bool("deleted")
 	}
 	if err := r.End(n > markFields); err != nil {
-		return nil, fmt.Errorf("parse envelope: %w", err)
+		return fmt.Errorf("parse envelope: %w", err)
 	}
-	return e, nil
+	return nil
 }
 
-func (r *RecordReader) userProperties() []UserProperty {
+// userProperties reads user properties into room that may be used again.
+func (r *RecordReader) userProperties(room []UserProperty) []UserProperty {
 	const field = "user properties"
 	n := r.Array(field)
-	if n == 0 {
-		return nil
-	}
 	if n%2 != 0 {
 		r.fail(field)
 		return nil
 	}
-	properties := make([]UserProperty, n/2)
+	properties := room[:0]
+	if n/2 > cap(room) {
+		properties = make([]UserProperty, n/2)
+	}
+	properties = properties[:n/2]
 	for i := range properties {
 		properties[i] = UserProperty{Key: r.Text(field), Value: r.Text(field)}
 	}

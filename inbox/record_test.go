@@ -307,6 +307,13 @@ func TestParseRecordsOfLaterVersions(t *testing.T) {
 	}
 }
 
+// sameEnvelope compares envelopes, but for whether no user properties have room for some.
+func sameEnvelope(a, b *Envelope) bool {
+	x, y := *a, *b
+	x.UserProperties, y.UserProperties = append([]UserProperty{}, x.UserProperties...), append([]UserProperty{}, y.UserProperties...)
+	return reflect.DeepEqual(x, y)
+}
+
 func FuzzParseEnvelope(f *testing.F) {
 	f.Add(AppendEnvelope(nil, plainEnvelope()))
 	f.Add(AppendEnvelope(nil, fullEnvelope()))
@@ -317,6 +324,10 @@ func FuzzParseEnvelope(f *testing.F) {
 				t.Fatalf("%+v, %v", e, err)
 			}
 			return
+		}
+		into := fullEnvelope()
+		if err := ParseEnvelopeInto(into, b); err != nil || !sameEnvelope(into, e) {
+			t.Fatalf("into another %+v, %v\n  want %+v", into, err, e)
 		}
 		again, err := ParseEnvelope(AppendEnvelope(nil, e))
 		if err != nil || !reflect.DeepEqual(again, e) {

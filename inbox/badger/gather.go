@@ -1,145 +1,176 @@
 package badger
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// gathering is the postings of some entries that follow each other in one inbox, by
-// list.
-type gathering struct {
-	kinds   listKinds
-	lists   map[listID]*gathered
-	pairs   map[[2]string][]*gathered // the lists that have the messages of a sender in a topic
-	entries int
-	size    int // what it will take, as estimated
-
-	// The newest message so far, of all that the inbox has had, and by how much one
-	// behind it was older at most, Unix ms. Copies do not count.
-	clock, skew int64
+// messageClock follows the times of an inbox's messages. Copies do not count.
+type messageClock struct {
+	newest int64 // of all so far, Unix ms
+	skew   int64 // by how much one that came later was older at most, in ms
 }
 
-// gathered is the postings of one list, ascending.
-type gathered struct {
-	sender, topic string
-	postings      []posting
-	expiresAt     uint64 // when the last of the blocks that they are from may go, in Badger's seconds; 0 for never
-}
-
-func newGathering(kinds listKinds, clock, skew int64) *gathering {
-	return &gathering{kinds: kinds, lists: map[listID]*gathered{}, pairs: map[[2]string][]*gathered{}, clock: clock, skew: skew}
-}
-
-// add adds an entry, which is in a block that goes at expiresAt. Cost: about 0.1 µs.
-func (g *gathering) add(p posting, e *inbox.Envelope, expiresAt uint64) {
-	g.entries++
+func (c *messageClock) add(p *posting) {
 	if !p.isCopy() {
-		g.skew = max(g.skew, g.clock-p.time)
-		g.clock = max(g.clock, p.time)
+		c.skew = max(c.skew, c.newest-p.time)
+		c.newest = max(c.newest, p.time)
 	}
-	all := g.of(e.Sender(), e.Topic)
-	for _, l := range all {
-		l.add(p, expiresAt)
-	}
-	g.size += postingBytes * len(all)
-}
-
-func (l *gathered) add(p posting, expiresAt uint64) {
-	if len(l.postings) == 0 {
-		l.expiresAt = expiresAt
-	} else {
-		l.expiresAt = laterExpiry(l.expiresAt, expiresAt)
-	}
-	l.postings = append(l.postings, p)
-}
-
-// What a posting is estimated to take on disk, and a record beside its names and
-// postings: with a key for its topic and the deletion of one of which it takes the
-// place.
-const (
-	postingBytes = 16
-	recordBytes  = 250
-)
-
-// laterExpiry returns the later of two times as Badger has them.
-func laterExpiry(a, b uint64) uint64 {
-	if a == 0 || b == 0 {
-		return 0
-	}
-	return max(a, b)
-}
-
-// of returns the lists that have the messages of a sender in a topic. Names are hashed
-// once.
-func (g *gathering) of(sender, topic string) []*gathered {
-	names := [2]string{sender, topic}
-	all, ok := g.pairs[names]
-	if ok {
-		return all
-	}
-	for _, id := range g.kinds.lists(sender, topic) {
-		all = append(all, g.list(id, sender, topic))
-	}
-	g.pairs[names] = all
-	return all
-}
-
-func (g *gathering) list(id listID, sender, topic string) *gathered {
-	l := g.lists[id]
-	if l == nil {
-		l = &gathered{}
-		l.sender, l.topic = id.kind.names(sender, topic)
-		g.size += recordBytes + 2*(len(sender)+len(topic))
-		g.lists[id] = l
-	}
-	return l
 }
 
 // gather calls do with the entries of an inbox or stream behind one position and up
 // to another, until it returns false. Those that nobody gets are left out: whose
-// message is gone, or that are there for something else; see isAside. Cost: about
-// 0.5 µs an entry, 1 µs if its body is kept apart.
-func (s *Store) gather(txn *badger.Txn, inc incarnation, after, upTo inbox.Position, do func(p posting, e *inbox.Envelope, expiresAt uint64) bool) {
-	decode := s.decode
-	if s.histories.has(inc) {
-		decode = s.decodeMark
-	}
+// message is gone, or that are there for something else; see isAside. The names are
+// valid during the call. Cost: about 0.3 µs an entry, 1 µs if its body is kept apart.
+func (s *Store) gather(txn *badger.Txn, inc incarnation, after, upTo inbox.Position, do func(p posting, sender, topic string, expiresAt uint64) bool) {
+	g := gatherer{s: s, txn: txn, after: after, upTo: upTo, do: do, marks: s.histories.has(inc), more: true}
 	it := blocksOf(txn, inc)
 	defer it.Close()
-	for it.Seek(blockKey(inc, after+1)); it.Valid(); it.Next() {
-		expiresAt := it.Item().ExpiresAt()
-		block := s.readEntries(it.Item())
-		for e, ok := block.next(); ok; e, ok = block.next() {
-			if e.position <= after {
-				continue
-			}
-			if e.position > upTo {
-				return
-			}
-			entry, ok := decode(txn, e)
-			if !ok || isAside(entry) {
-				continue
-			}
-			if !do(postingOf(entry, expiresAt), entry.Envelope, expiresAt) {
-				return
-			}
+	for it.Seek(blockKey(inc, after+1)); g.more && it.Valid(); it.Next() {
+		g.expiresAt = it.Item().ExpiresAt()
+		if err := it.Item().Value(g.block); err != nil {
+			s.reportDamage("block", it.Item().KeyCopy(nil), err)
 		}
 	}
 }
 
-// postingOf returns what the index has of an entry. A copy waits as long as its
-// block, which its own message says nothing about.
-func postingOf(e inbox.Entry, expiresAt uint64) posting {
-	p := posting{
-		position: e.Position, id: e.Envelope.ID.Sequence,
-		bytes: uint64(e.Envelope.Size() - emptyEnvelope), time: e.Envelope.Time, expiry: e.Envelope.Expiry,
+// gatherer looks at the entries of blocks and keeps nothing of them.
+type gatherer struct {
+	s           *Store
+	txn         *badger.Txn
+	after, upTo inbox.Position
+	do          func(p posting, sender, topic string, expiresAt uint64) bool
+	marks       bool // those of messages that were deleted count
+	more        bool // do wants more
+
+	expiresAt uint64 // of the block at hand
+	envelope  inbox.Envelope
+}
+
+func (g *gatherer) block(value []byte) error {
+	block, err := readBlock(value)
+	if err != nil {
+		return err
 	}
-	if over := int64(expiresAt) * 1000; p.isCopy() && expiresAt != 0 && (p.expiry == 0 || over < p.expiry) {
+	for g.more {
+		e, ok, err := block.next()
+		switch {
+		case err != nil || !ok:
+			return err
+		case e.position <= g.after:
+			continue
+		case e.position > g.upTo:
+			g.more = false
+			return nil
+		case !e.reference:
+			g.message(e, e.record)
+			continue
+		}
+		key := numberKey(prefixBody, uint64(e.id))
+		item, err := g.txn.Get(key)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			continue
+		}
+		if err == nil {
+			err = item.Value(func(v []byte) error {
+				_, record, err := parseBody(v)
+				if err == nil {
+					g.message(e, record)
+				}
+				return err
+			})
+		}
+		if err != nil {
+			g.s.reportDamage("body", key, err)
+		}
+	}
+	return nil
+}
+
+// message looks at the message of an entry.
+func (g *gatherer) message(e stored, record []byte) {
+	env := &g.envelope
+	if err := inbox.ParseEnvelopeInto(env, record); err != nil {
+		g.s.reportDamage("envelope", numberKey(prefixBody, uint64(e.id)), err)
+		return
+	}
+	if isAside(inbox.Entry{Envelope: env, Grant: e.grant}) || !g.marks && (env.Deleted || e.id != e.position && g.s.isDeleted(g.txn, e.id)) {
+		return
+	}
+	p := posting{
+		position: e.position, id: e.id,
+		bytes: uint64(env.Size() - emptyEnvelope), time: env.Time, expiry: env.Expiry,
+	}
+	// A copy waits as long as its block, which its own message says nothing about.
+	if over := int64(g.expiresAt) * 1000; p.isCopy() && g.expiresAt != 0 && (p.expiry == 0 || over < p.expiry) {
 		p.expiry = over
 	}
-	return p
+	g.more = g.do(p, env.Sender(), env.Topic, g.expiresAt)
 }
 
 // emptyEnvelope is what [inbox.Count] leaves out of a message's size.
 var emptyEnvelope = (&inbox.Envelope{}).Size()
+
+// fresh is what came into an inbox and is not in its lists yet, sorted as if it were.
+type fresh struct {
+	kinds listKinds
+	clock messageClock
+	lists map[listID]*freshList
+}
+
+// freshList is what came in of one list, ascending.
+type freshList struct {
+	sender, topic string
+	postings      []posting
+	more          int    // that are about to be added
+	expiresAt     uint64 // when the last of it may go, in Badger's seconds; 0 for never
+}
+
+func newFresh(kinds listKinds, clock messageClock) *fresh {
+	return &fresh{kinds: kinds, clock: clock, lists: map[listID]*freshList{}}
+}
+
+// add adds arrivals, behind those that were added before. Cost: 20 ns for each list that
+// an entry is in, and 0.5 µs for each pair.
+func (f *fresh) add(a *arrivals) {
+	lists := make([][]*freshList, len(a.names))
+	for i, names := range a.names {
+		for _, id := range f.kinds.lists(names[0], names[1]) {
+			lists[i] = append(lists[i], f.list(id, names[0], names[1], a.expiresAt))
+		}
+	}
+	entries := make([]int, len(a.names))
+	for _, n := range a.of {
+		entries[n]++
+	}
+	for n, of := range lists {
+		for _, l := range of {
+			l.more += entries[n]
+		}
+	}
+	for _, of := range lists {
+		for _, l := range of {
+			l.postings, l.more = slices.Grow(l.postings, l.more), 0
+		}
+	}
+	for i, p := range a.entries {
+		for _, l := range lists[a.of[i]] {
+			l.postings = append(l.postings, p)
+		}
+	}
+}
+
+func (f *fresh) list(id listID, sender, topic string, expiresAt uint64) *freshList {
+	l := f.lists[id]
+	if l == nil {
+		l = &freshList{expiresAt: expiresAt}
+		l.sender, l.topic = id.kind.names(sender, topic)
+		f.lists[id] = l
+	}
+	l.expiresAt = laterExpiry(l.expiresAt, expiresAt)
+	return l
+}

@@ -12,9 +12,9 @@ import (
 
 // indexedVersion is the version of the record that says how far an inbox is indexed:
 //
-//	version:1  phase:1  kinds:1  through:uvarint  clock:uvarint  skew:uvarint
+//	version:1  phase:1  kinds:1  sorted:uvarint  through:uvarint  unsorted:uvarint  newest:uvarint  skew:uvarint
 //
-// kinds has bit n set for kind n. clock is the time of the newest message up to
+// kinds has bit n set for kind n. newest is the time of the newest message up to
 // through, and skew by how much one behind it was older at most, Unix milliseconds.
 const indexedVersion = 1
 
@@ -27,21 +27,26 @@ const (
 	phases
 )
 
-// indexed is how far an inbox is indexed.
+// indexed is how far an inbox is indexed. The lists themselves may be ahead, each
+// for itself, while arrivals are being sorted into them: what is at the last posting of
+// a list or before it counts as it is there.
 type indexed struct {
-	phase       indexPhase
-	kinds       listKinds
-	through     inbox.Position // everything up to here is in the lists
-	clock, skew int64
+	phase    indexPhase
+	kinds    listKinds
+	sorted   inbox.Position // everything up to here is in the lists,
+	through  inbox.Position // and everything up to here in the arrivals behind that,
+	unsorted uint64         // so many entries, of which some may be gone
+	clock    messageClock   // up to through
 }
 
 func indexedKey(inc incarnation) []byte { return numberKey(prefixIndexed, uint64(inc)) }
 
 func appendIndexed(dst []byte, x indexed) []byte {
 	dst = append(dst, indexedVersion, byte(x.phase), byte(x.kinds))
-	dst = binary.AppendUvarint(dst, uint64(x.through))
-	dst = binary.AppendUvarint(dst, uint64(x.clock))
-	return binary.AppendUvarint(dst, uint64(x.skew))
+	for _, v := range [...]uint64{uint64(x.sorted), uint64(x.through), x.unsorted, uint64(x.clock.newest), uint64(x.clock.skew)} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
 }
 
 func parseIndexed(b []byte) (x indexed, err error) {
@@ -53,9 +58,9 @@ func parseIndexed(b []byte) (x indexed, err error) {
 	}
 	x.phase, x.kinds = indexPhase(b[1]), listKinds(b[2])
 	d := postingsReader{rest: b[3:]}
-	x.through = inbox.Position(d.number("through"))
-	x.clock, x.skew = int64(d.number("clock")), int64(d.number("skew"))
-	if d.err == nil && (len(d.rest) > 0 || x.phase >= phases) {
+	x.sorted, x.through, x.unsorted = inbox.Position(d.number("sorted")), inbox.Position(d.number("through")), d.number("unsorted")
+	x.clock = messageClock{int64(d.number("newest")), int64(d.number("skew"))}
+	if d.err == nil && (len(d.rest) > 0 || x.phase >= phases || x.through < x.sorted) {
 		d.fail("end")
 	}
 	return x, d.err
@@ -80,7 +85,7 @@ type indexing struct {
 }
 
 // tellAfter is how many new entries are worth telling the indexer of: readers read
-// them all, and what is indexed is written again where lists are short.
+// them all from the blocks.
 const tellAfter = 1024
 
 // noteIndexed notes that entries are being added to an inbox. Cost where there is no

@@ -16,6 +16,8 @@ type indexer struct {
 	done chan struct{}
 	wake chan struct{} // holds one; a hint that there is something to do
 
+	came arrivals // room that is used again
+
 	mu      sync.Mutex
 	work    map[incarnation]indexWork // of those that are indexed
 	queue   []incarnation             // those that have something to do, each once, the first in front

@@ -36,15 +36,19 @@ func (p pair) swapped() pair    { return p.topic().and(p.sender()) }
 type listKind byte
 
 // The kinds. A list of a kind but listAll has a name: a pair, or the hash of a sender
-// or a topic and zeros. listOfTopic is no list: a key without a record says that
-// there is one of a pair, whose halves its name has in the other order. They are
-// cleaned in this order, so that listAll tells how much there is to clean.
+// or a topic and zeros. They are cleaned in this order, so that listAll tells how much
+// there is to clean.
+//
+// Two are no lists. A key of listOfTopic, without a record, says that there is a list
+// of a pair, whose halves its name has in the other order; of listArrivals are
+// records of what is not in the lists yet.
 const (
 	listPair listKind = 1 + iota
 	listTopic
 	listSender
 	listOfTopic
 	listAll
+	listArrivals
 )
 
 // listKinds is a set of kinds.
@@ -102,8 +106,9 @@ func senderList(sender string) listID { return listID{listSender, hashName(sende
 // listKeyLength is that of all keys of lists.
 const listKeyLength = 1 + 8 + 1 + 16 + 8
 
-// key returns the key of the list's record whose last posting is at a position. A
-// list's records are next to each other, in the order of their postings.
+// key returns the key of the list's record whose last posting is at a position; or,
+// with endless, of its last record, which is written again with what comes. A list's
+// records are next to each other, in the order of their postings.
 func (id listID) key(inc incarnation, last inbox.Position) []byte {
 	k := make([]byte, 0, listKeyLength)
 	k = append(k, prefixList)

@@ -1,39 +1,41 @@
 package badger
 
 import (
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// postingList is the postings of one list in order: its records on disk, and what is behind
-// them in memory. It is for one goroutine, and holds two records at most. Where a
-// record cannot be read, it ends; see lists.err.
+// postingList is the postings of one list in order: its records on disk, and what is
+// behind them in memory. It is for one goroutine, and holds three records at most.
+// Where a record cannot be read, it ends; see lists.err.
 type postingList struct {
 	in *lists
 	id listID
 
-	at   *postings // the record on disk that was looked at last,
+	at   *postings // the record that was looked for last, but for the two below:
 	from inbox.Position
-	// which is the first that has anything at or behind from
+	// the first that has anything at or behind from
 
-	end     *postings // the last on disk; nil if there is none
-	endRead bool      // it was looked for
-	rest    *postings // what is behind; nil if nothing is
-	restSet bool
+	open     *postings // the last on disk; nil if there is none
+	openRead bool      // it was looked for
+	rest     *postings // what is behind it; nil if nothing is
+	restMade bool
 }
 
 // record returns the first record that has a posting at or behind p, nil if there is
-// none. Cost: a seek, about 3 µs, unless it is the one of the call before.
+// none. Cost: a seek, about 5 µs, unless it is the one of the call before, or the last.
 func (l *postingList) record(p inbox.Position) *postings {
 	if l.at != nil && l.from <= p && p <= l.at.last() {
 		return l.at
 	}
-	if p <= l.in.through && (!l.endRead || l.end != nil && p <= l.end.last()) {
-		if r := l.in.seek(l.id, p); r != nil {
-			l.at, l.from = r, p
+	if r := l.onDisk(); r != nil && p <= r.last() {
+		if p >= r.first || r.before.messages == 0 {
 			return r
 		}
+		if closed := l.in.seek(l.id, p); closed != nil {
+			l.at, l.from = closed, p
+			return closed
+		}
+		return r
 	}
 	if r := l.tail(); r != nil && p <= r.last() {
 		return r
@@ -46,7 +48,13 @@ func (l *postingList) recordBefore(p inbox.Position) *postings {
 	if r := l.tail(); r != nil && r.last() < p {
 		return r
 	}
-	if p == 0 {
+	r := l.onDisk()
+	switch {
+	case r == nil:
+		return nil
+	case r.last() < p:
+		return r
+	case p == 0 || r.before.messages == 0:
 		return nil
 	}
 	return l.in.seekBack(l.id, p-1)
@@ -62,27 +70,34 @@ func (l *postingList) last() *postings {
 
 // onDisk returns the last record on disk.
 func (l *postingList) onDisk() *postings {
-	if !l.endRead {
-		l.end, l.endRead = l.in.seekBack(l.id, endless), true
+	if !l.openRead {
+		var err error
+		if l.open, _, err = readOpen(l.in.txn, l.in.incarnation, l.id); err != nil {
+			l.in.fail(l.id.key(l.in.incarnation, endless), err)
+		}
+		l.openRead = true
 	}
-	return l.end
+	return l.open
 }
 
-// tail returns what is behind everything that is on disk.
+// tail returns what is behind everything that is in the records of the list.
 func (l *postingList) tail() *postings {
-	if l.restSet {
+	if l.restMade {
 		return l.rest
 	}
-	l.restSet = true
-	g := l.in.tail.lists[l.id]
-	if g == nil {
+	l.restMade = true
+	f := l.in.fresh.lists[l.id]
+	if f == nil {
 		return nil
 	}
-	before := tally{}
+	before, all := tally{}, f.postings
 	if r := l.onDisk(); r != nil {
-		before = r.total()
+		before, all = r.total(), behind(all, r.last())
 	}
-	r, err := parsePostings(appendPostings(nil, g.sender, g.topic, before, g.postings))
+	if len(all) == 0 {
+		return nil
+	}
+	r, err := parsePostings(appendPostings(nil, f.sender, f.topic, before, all))
 	if err != nil {
 		l.in.fail(l.id.key(l.in.incarnation, endless), err)
 	}
@@ -139,157 +154,9 @@ func (l *postingList) over(after, upTo inbox.Position, d deadline, expiring bool
 	}
 	for r := l.record(after + 1); r != nil && r.first <= upTo; r = l.record(r.last() + 1) {
 		t = t.plus(r.over(r.upTo(after), r.upTo(upTo), d))
-		if !expiring && r.copies < r.n && r.oldest-l.in.tail.skew > d.old {
+		if !expiring && r.copies < r.n && r.oldest-l.in.fresh.clock.skew > d.old {
 			break
 		}
 	}
 	return t
-}
-
-// walk goes over the postings of a list, from one on, forwards or backwards.
-type walk struct {
-	list *postingList
-	back bool
-	r    *postings // nil at the end
-	i    int       // the next in it
-}
-
-// after begins behind p.
-func (l *postingList) after(p inbox.Position) *walk {
-	w := &walk{list: l}
-	w.skip(p)
-	return w
-}
-
-// before begins in front of p, backwards.
-func (l *postingList) before(p inbox.Position) *walk {
-	w := &walk{list: l, back: true}
-	w.skip(p)
-	return w
-}
-
-// skip has the next posting be the one behind p, or in front of it.
-func (w *walk) skip(p inbox.Position) {
-	l := w.list
-	switch {
-	case !w.back:
-		if w.r = l.record(p + 1); w.r != nil {
-			w.i = w.r.upTo(p)
-		}
-		return
-	case p == 0:
-		w.r = nil
-		return
-	}
-	if w.r = l.record(p); w.r == nil {
-		w.r = l.last()
-	}
-	if w.r != nil {
-		w.i = w.r.upTo(p-1) - 1
-		w.turn()
-	}
-}
-
-// turn goes to the record before if there is nothing before in this one.
-func (w *walk) turn() {
-	if w.i < 0 {
-		if w.r = w.list.recordBefore(w.r.first); w.r != nil {
-			w.i = w.r.n - 1
-		}
-	}
-}
-
-// next returns the next posting, or false at the end. Cost: about 10 ns, and a seek
-// at the end of a record.
-func (w *walk) next() (posting, bool) {
-	if w.r == nil {
-		return posting{}, false
-	}
-	p := w.r.at(w.i)
-	if w.back {
-		w.i--
-		w.turn()
-		return p, true
-	}
-	if w.i++; w.i == w.r.n {
-		w.r, w.i = w.list.record(p.position+1), 0
-	}
-	return p, true
-}
-
-// lists is what is indexed of one inbox or stream, as one transaction sees it, and
-// what came in since. Positions that it is asked for are those of entries, or lie
-// between them. It is for one goroutine; close must be called in the end.
-type lists struct {
-	s           *Store
-	txn         *badger.Txn
-	incarnation incarnation
-	through     inbox.Position // behind this everything is in tail
-	tail        *gathering
-	err         error // the first record that could not be read; what was returned since is not to be used
-
-	forward, backward *badger.Iterator // nil until they are needed
-}
-
-func (l *lists) close() {
-	for _, it := range []*badger.Iterator{l.forward, l.backward} {
-		if it != nil {
-			it.Close()
-		}
-	}
-}
-
-// list returns one list, which may be empty.
-func (l *lists) list(id listID) *postingList { return &postingList{in: l, id: id} }
-
-// seek returns the first record of a list that ends at p or behind it.
-func (l *lists) seek(id listID, p inbox.Position) *postings {
-	if l.forward == nil {
-		l.forward = l.txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixList, uint64(l.incarnation))})
-	}
-	l.forward.Seek(id.key(l.incarnation, p))
-	return l.found(l.forward, id)
-}
-
-// seekBack returns the last record of a list that ends at p or before it.
-func (l *lists) seekBack(id listID, p inbox.Position) *postings {
-	l.seekKeyBack(id.key(l.incarnation, p))
-	return l.found(l.backward, id)
-}
-
-func (l *lists) seekKeyBack(key []byte) {
-	if l.backward == nil {
-		l.backward = l.txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixList, uint64(l.incarnation)), Reverse: true})
-	}
-	l.backward.Seek(key)
-}
-
-// found returns the record where an iterator is, if it is one of a list.
-func (l *lists) found(it *badger.Iterator, id listID) *postings {
-	if l.err != nil || !it.Valid() || len(it.Item().Key()) != listKeyLength || listOf(it.Item().Key()) != id {
-		return nil
-	}
-	value, err := it.Item().ValueCopy(nil)
-	var r *postings
-	if err == nil {
-		r, err = parsePostings(value)
-	}
-	if err == nil && keyNumber(it.Item().Key()) != uint64(r.last()) {
-		err = damagedPostings("last")
-	}
-	if err != nil {
-		l.fail(it.Item().KeyCopy(nil), err)
-		return nil
-	}
-	r.expiresAt = it.Item().ExpiresAt()
-	return r
-}
-
-// fail notes a record that cannot be read, and has the index made anew.
-func (l *lists) fail(key []byte, err error) {
-	if l.err == nil {
-		l.err = err
-		l.s.reportDamage("postings", key, err)
-		l.s.indexer.hint(indexWork{remake: true}, l.incarnation)
-	}
 }

@@ -24,51 +24,51 @@ func listsOf(t *testing.T, r *rand.Rand, all map[listID][]posting, steps int, re
 	for _, postings := range all {
 		end = max(end, postings[len(postings)-1].position)
 	}
-	within := func(after, upTo inbox.Position) *gathering {
-		g := newGathering(kindsOfInbox, 0, 300)
+	within := func(after, upTo inbox.Position) *fresh {
+		f := newFresh(kindsOfInbox, messageClock{skew: 300})
 		for id, postings := range all {
 			for _, p := range postings {
 				if p.position > after && p.position <= upTo {
-					g.list(id, string(id.name[:4]), "t").add(p, 0)
+					l := f.list(id, string(id.name[:4]), "t", 0)
+					l.postings = append(l.postings, p)
 				}
 			}
 		}
-		return g
+		return f
 	}
 	for range steps {
 		before := through
 		through += inbox.Position(r.IntN(int(end) * 2 / steps))
-		step := &indexStep{incarnation: inc}
-		err := db.View(func(txn *badger.Txn) error {
-			l := &lists{txn: txn, incarnation: inc, through: before, tail: newGathering(0, 0, 0)}
-			defer l.close()
-			for id, fresh := range within(before, through).lists {
-				step.extend(l, id, fresh)
-			}
-			return l.err
-		})
-		if err != nil {
-			t.Fatal(err)
+		if r.IntN(4) == 0 {
+			before /= 2 // what is in the lists already is passed over
 		}
-		err = db.Update(func(txn *badger.Txn) error {
-			for _, k := range step.deletes {
-				if err := txn.Delete(k); err != nil {
-					return err
+		for id, f := range within(before, through).lists {
+			step := &indexStep{incarnation: inc}
+			err := db.View(func(txn *badger.Txn) error {
+				done, err := step.extend(txn, id, f)
+				if !done {
+					t.Error("a list is not done")
 				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, e := range step.puts {
-				if err := txn.SetEntry(e); err != nil {
-					return err
+			err = db.Update(func(txn *badger.Txn) error {
+				for _, e := range step.puts {
+					if err := txn.SetEntry(e); err != nil {
+						return err
+					}
 				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	err = db.View(func(txn *badger.Txn) error {
-		l := &lists{txn: txn, incarnation: inc, through: through, tail: within(through, endless)}
+		l := &lists{txn: txn, incarnation: inc, fresh: within(through/2, endless)}
 		defer l.close()
 		read(l)
 		return l.err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -19,8 +20,7 @@ import (
 //	base:uvarint                                       the lowest time, Unix ms
 //	[ oldest:uvarint newest:uvarint ]                  times of those that are not copies, above base; if copies < n
 //	[ earliest:uvarint latest:uvarint ]                expiries, Unix ms; if expiring > 0
-//	widths:1 * 5                                       of the columns, 0 to 8 bytes
-//	column * 5                                         n numbers each, big endian
+//	( width:1  column ) * 5                            n numbers each, of width bytes, 0 to 8, big endian
 //
 // The columns are: position above first; bytes of the entry and all before it in the
 // record; time above base; 1 + expiry above earliest, 0 for none; distance of the
@@ -49,37 +49,58 @@ func appendPostings(dst []byte, sender, topic string, before tally, all []postin
 		dst = binary.AppendUvarint(dst, uint64(r.earliest))
 		dst = binary.AppendUvarint(dst, uint64(r.latest))
 	}
-	var values [columns][]uint64
-	space := make([]uint64, columns*len(all))
-	for c := range values {
-		values[c] = space[c*len(all) : (c+1)*len(all)]
-	}
 	var most [columns]uint64
+	var row [columns]uint64
 	bytes := uint64(0)
 	for i := range all {
-		p := &all[i]
-		bytes += p.bytes
-		row := [columns]uint64{uint64(p.position - r.first), bytes, uint64(p.time - r.base), 0, uint64(p.position - p.id)}
-		if p.expiry != 0 {
-			row[columnExpiry] = 1 + uint64(p.expiry-r.earliest)
-		}
+		bytes = r.row(&all[i], bytes, &row)
 		for c, v := range row {
-			values[c][i] = v
 			most[c] |= v
 		}
 	}
-	for _, m := range most {
-		dst = append(dst, byte((bits.Len64(m)+7)/8))
-	}
+	var widths, at [columns]int // where the next number of each goes
+	size := 0
 	for c, m := range most {
-		width := (bits.Len64(m) + 7) / 8
-		for _, v := range values[c] {
-			for shift := 8 * (width - 1); shift >= 0; shift -= 8 {
-				dst = append(dst, byte(v>>shift))
-			}
+		widths[c] = widthOf(m)
+		at[c] = len(dst) + size + 1
+		size += 1 + widths[c]*len(all)
+	}
+	start := len(dst)
+	dst = slices.Grow(dst, size)[:start+size]
+	for c, w := range widths {
+		dst[at[c]-1] = byte(w)
+	}
+	bytes = 0
+	for i := range all {
+		bytes = r.row(&all[i], bytes, &row)
+		for c, w := range widths {
+			putNumber(dst[at[c]:at[c]+w], row[c])
+			at[c] += w
 		}
 	}
 	return dst
+}
+
+// row sets the numbers of one posting, and returns what it and those before it take in
+// bytes.
+func (r *postings) row(p *posting, before uint64, row *[columns]uint64) uint64 {
+	bytes := before + p.bytes
+	*row = [columns]uint64{uint64(p.position - r.first), bytes, uint64(p.time - r.base), 0, uint64(p.position - p.id)}
+	if p.expiry != 0 {
+		row[columnExpiry] = 1 + uint64(p.expiry-r.earliest)
+	}
+	return bytes
+}
+
+// widthOf is how many bytes the numbers of a column take that are no higher than one.
+func widthOf(most uint64) int { return (bits.Len64(most) + 7) / 8 }
+
+// putNumber fills b with a number.
+func putNumber(b []byte, v uint64) {
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i] = byte(v)
+		v >>= 8
+	}
 }
 
 // describePostings returns what the head of a record says of its postings.
@@ -126,7 +147,12 @@ func parsePostings(b []byte) (*postings, error) {
 	if r.n == 0 {
 		d.fail("n")
 	}
-	d.columns(r)
+	for c := range r.column {
+		r.column[c] = d.column(uint64(r.n))
+	}
+	if d.err == nil && (len(d.rest) > 0 || r.last() < r.first) {
+		d.fail("end")
+	}
 	if d.err != nil {
 		return nil, d.err
 	}
@@ -184,17 +210,14 @@ func (d *postingsReader) text(what string) []byte {
 	return d.bytes(what, d.number(what))
 }
 
-// columns reads what is behind the head.
-func (d *postingsReader) columns(r *postings) {
-	widths := d.bytes("widths", columns)
-	for c, w := range widths {
-		if w > 8 {
-			d.fail("width")
-			return
-		}
-		r.column[c] = column{b: d.bytes("column", uint64(r.n)*uint64(w)), width: int(w)}
+// column reads a column of n numbers.
+func (d *postingsReader) column(n uint64) column {
+	width := d.bytes("width", 1)
+	if d.err == nil && width[0] > 8 {
+		d.fail("width")
 	}
-	if d.err == nil && (len(d.rest) > 0 || r.last() < r.first) {
-		d.fail("end")
+	if d.err != nil {
+		return column{}
 	}
+	return column{b: d.bytes("column", n*uint64(width[0])), width: int(width[0])}
 }

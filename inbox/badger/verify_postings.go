@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -22,6 +23,8 @@ type verifiedIndex struct {
 	gone   []inbox.Position // messages that were deleted, ascending
 
 	lists   map[listID]*verifiedList
+	arrived inbox.Position // of what is not in the lists yet, the last so far
+	of      map[[2]string][]*verifiedList
 	noted   map[pair]bool // pairs that are found by their topics
 	damaged bool
 }
@@ -30,7 +33,7 @@ type verifiedIndex struct {
 type verifiedList struct {
 	sender, topic  string
 	total          tally          // up to the last record so far
-	last           inbox.Position // of that record
+	last           inbox.Position // of that record, before there are arrivals
 	until          uint64         // when that record may go, in Badger's seconds; 0 for never
 	entries        int
 	digest         uint64 // of all entries, in any order
@@ -87,7 +90,7 @@ func (v *verifier) indexes() error {
 }
 
 func (v *verifier) verifiedIndex(inc incarnation, o *owner) *verifiedIndex {
-	x := &verifiedIndex{incarnation: inc, owner: o, lists: map[listID]*verifiedList{}, noted: map[pair]bool{}}
+	x := &verifiedIndex{incarnation: inc, owner: o, lists: map[listID]*verifiedList{}, of: map[[2]string][]*verifiedList{}, noted: map[pair]bool{}}
 	x.inbox = inboxRead{incarnation: inc, owner: o}
 	if o != nil && !o.unread {
 		x.inbox.progress, _ = readProgress(v.txn, inc) // it was read before
@@ -112,9 +115,12 @@ func (x *verifiedIndex) list(id listID) *verifiedList {
 // postings reads one record of a list.
 func (v *verifier) postings(x *verifiedIndex, r verified) error {
 	id := listOf(r.key)
-	if id.kind == listOfTopic {
+	switch id.kind {
+	case listOfTopic:
 		x.noted[id.name.swapped()] = true
 		return nil
+	case listArrivals:
+		return x.arrivals(r)
 	}
 	record, err := parsePostings(r.value)
 	if err != nil {
@@ -122,13 +128,14 @@ func (v *verifier) postings(x *verifiedIndex, r verified) error {
 	}
 	l := x.list(id)
 	first := l.last == 0
+	defer func() { l.total, l.until = record.total(), r.expiresAt }() // whatever is wrong with it, once
 	named := slices.Contains(kindsOf(id.kind).lists(string(record.sender), string(record.topic)), id)
 	switch {
 	case !first && record.before != l.total:
 		return fmt.Errorf("read postings: %v before them, after %v: %w", record.before, l.total, inbox.ErrDamaged)
 	case !first && (l.until == 0 && r.expiresAt != 0 || r.expiresAt != 0 && r.expiresAt < l.until):
 		return fmt.Errorf("read postings: they go before those in front of them: %w", inbox.ErrDamaged)
-	case uint64(record.last()) != keyNumber(r.key), x.exists && x.phase == indexKept && record.last() > x.through, !named:
+	case uint64(record.last()) != keyNumber(r.key) && keyNumber(r.key) != uint64(endless), !named:
 		return fmt.Errorf("read postings: of %q in %q up to %d, under another key: %w", record.sender, record.topic, record.last(), inbox.ErrDamaged)
 	}
 	var of tally
@@ -147,8 +154,51 @@ func (v *verifier) postings(x *verifiedIndex, r verified) error {
 	if record.before.plus(of) != record.total() {
 		return fmt.Errorf("read postings: they come to %v, not %v: %w", of, record.total().minus(record.before), inbox.ErrDamaged)
 	}
-	l.sender, l.topic, l.total, l.until = string(record.sender), string(record.topic), record.total(), r.expiresAt
+	l.sender, l.topic = string(record.sender), string(record.topic)
 	return nil
+}
+
+// arrivals reads entries that are not sorted into lists yet. What is in a list already
+// counts as it is there. The lists have been read.
+func (x *verifiedIndex) arrivals(r verified) error {
+	a, err := parseArrivals(r.value)
+	if err != nil {
+		return err
+	}
+	if uint64(a.last()) != keyNumber(r.key) || x.exists && a.last() > x.through {
+		return fmt.Errorf("read arrivals: up to %d, under another key: %w", a.last(), inbox.ErrDamaged)
+	}
+	for i := range a.entries {
+		p, names := &a.entries[i], a.names[a.of[i]]
+		if p.position <= x.sorted || p.position <= x.arrived {
+			return fmt.Errorf("read arrivals: one at %d after %d: %w", p.position, max(x.sorted, x.arrived), inbox.ErrDamaged)
+		}
+		x.arrived = p.position
+		for _, l := range x.listsOf(names) {
+			if p.position > l.last && x.counts(p) {
+				l.entries++
+				l.digest += digestOf(p)
+			}
+		}
+	}
+	return nil
+}
+
+// listsOf returns the lists that have the messages of a sender in a topic. It keeps
+// copies of the names.
+func (x *verifiedIndex) listsOf(names [2]string) []*verifiedList {
+	all, ok := x.of[names]
+	if ok {
+		return all
+	}
+	names = [2]string{strings.Clone(names[0]), strings.Clone(names[1])}
+	for _, id := range x.kinds.lists(names[0], names[1]) {
+		l := x.list(id)
+		l.sender, l.topic = id.kind.names(names[0], names[1])
+		all = append(all, l)
+	}
+	x.of[names] = all
+	return all
 }
 
 // counts reports whether somebody may still ask for an entry. What is finished or
@@ -183,32 +233,26 @@ func (v *verifier) compareIndex(x *verifiedIndex) {
 			if l.entries != l.wanted || l.digest != l.digestOfWanted {
 				v.fault(FaultLost, key, "%s has %d entries of %q in %q, and its index others, %d", x.owner, l.wanted, l.sender, l.topic, l.entries)
 			}
-			if id.kind == listPair && !x.noted[id.name] {
+			if id.kind == listPair && l.last > 0 && !x.noted[id.name] {
 				v.fault(FaultLost, key, "messages of %q are not found by topic %q in the index of %s", l.sender, l.topic, x.owner)
 			}
 		}
 	}
-	x.lists, x.noted = nil, nil // it is done
+	x.lists, x.noted, x.of = nil, nil, nil // it is done
 }
 
 // count notes what the inbox itself has.
 func (v *verifier) count(x *verifiedIndex) {
 	s := &Store{log: slog.New(slog.DiscardHandler)} // what is damaged was found before
-	ids := map[[2]string][]listID{}
-	s.gather(v.txn, x.incarnation, x.owner.swept, x.through, func(p posting, e *inbox.Envelope, _ uint64) bool {
+	s.gather(v.txn, x.incarnation, x.owner.swept, endless-1, func(p posting, sender, topic string, _ uint64) bool {
 		if !x.counts(&p) {
 			return true
 		}
-		names := [2]string{e.Sender(), e.Topic}
-		if ids[names] == nil {
-			ids[names] = x.kinds.lists(names[0], names[1])
-		}
-		for _, id := range ids[names] {
-			l := x.list(id)
-			if l.wanted++; l.entries == 0 {
-				l.sender, l.topic = id.kind.names(names[0], names[1])
+		for _, l := range x.listsOf([2]string{sender, topic}) {
+			if p.position <= max(x.through, l.last) {
+				l.wanted++
+				l.digestOfWanted += digestOf(&p)
 			}
-			l.digestOfWanted += digestOf(&p)
 		}
 		return true
 	})

@@ -1,0 +1,73 @@
+package badger
+
+import (
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// cleanIndex has a step delete arrivals that are gone, and records of lists of which
+// everything is gone, or some of them, if those are more than what is not; and reports
+// whether there may be more. So a list is looked at about once for each entry that goes.
+func (s *Store) cleanIndex(txn *badger.Txn, step *indexStep, swept inbox.Position) (more bool, err error) {
+	err = eachArrivals(txn, step.incarnation, step.was.sorted, func(key, _ []byte) error {
+		if inbox.Position(keyNumber(key)) <= swept && !step.isFull() {
+			step.delete(append([]byte(nil), key...))
+		}
+		return nil
+	})
+	if err != nil || step.isFull() {
+		return err == nil, err
+	}
+	l := &lists{s: s, txn: txn, incarnation: step.incarnation, fresh: newFresh(0, messageClock{})}
+	defer l.close()
+	all := l.list(listID{kind: listAll})
+	first := all.record(0)
+	if first == nil {
+		return false, l.err
+	}
+	gone, left := all.upTo(swept).minus(first.before).messages, all.between(swept, endless).messages
+	if l.err != nil || gone < mostPostings+left {
+		return false, l.err
+	}
+	more = step.deleteUpTo(l, swept)
+	return more, l.err
+}
+
+// deleteUpTo has a step delete records that end at a position or before it, and the
+// notes of lists of which nothing is left.
+func (step *indexStep) deleteUpTo(l *lists, swept inbox.Position) (more bool) {
+	it := l.txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixList, uint64(step.incarnation))})
+	defer it.Close()
+	it.Rewind()
+	for it.Valid() && len(it.Item().Key()) == listKeyLength {
+		id := listOf(it.Item().Key())
+		if id.kind == listArrivals {
+			return false
+		}
+		if id.kind == listOfTopic {
+			it.Seek(listID{kind: listAll}.key(step.incarnation, 0))
+			continue
+		}
+		last := inbox.Position(keyNumber(it.Item().Key()))
+		isOpen := last == endless
+		if isOpen {
+			if r := l.found(it, id); r != nil {
+				last = r.last()
+			}
+		}
+		switch {
+		case last > swept:
+			it.Seek(append(id.key(step.incarnation, endless), 0)) // the next list
+			continue
+		case step.isFull():
+			return true
+		}
+		step.delete(it.Item().KeyCopy(nil))
+		if isOpen && id.kind == listPair {
+			step.delete(listID{listOfTopic, id.name.swapped()}.key(step.incarnation, 0))
+		}
+		it.Next()
+	}
+	return false
+}

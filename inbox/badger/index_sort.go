@@ -1,0 +1,233 @@
+package badger
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// What comes in is first kept as it arrived, which costs little to write and readers
+// some time; when it is much, it is sorted into the lists. The more there is to sort,
+// the less is written for each entry.
+const (
+	sortFrom   = 4 * mostPostings  // entries; readers take about 30 ns for each that is not sorted
+	sortAtMost = 16 * mostPostings // entries that are in memory at once
+	sortBytes  = 8 << 20           // likewise, as estimated
+)
+
+// fewPostings is how many the last record of a list has at most that is written again
+// with what comes.
+const fewPostings = 256
+
+// indexMore adds to a step what came in behind what is indexed, or a part of it, and
+// reports whether there may be more. When it is time to sort, it returns what is to be
+// sorted and adds nothing.
+func (s *Store) indexMore(txn *badger.Txn, step *indexStep, upTo inbox.Position) (sorting *fresh, more bool, err error) {
+	came := &s.indexer.came
+	came.reset()
+	most := sortAtMost - int(min(step.was.unsorted, sortAtMost-1))
+	s.gather(txn, step.incarnation, step.was.through, upTo, func(p posting, sender, topic string, expiresAt uint64) bool {
+		came.add(p, sender, topic, expiresAt)
+		step.is.clock.add(&p)
+		more = len(came.entries) >= most || came.size >= sortBytes
+		return !more
+	})
+	switch n := step.was.unsorted + uint64(len(came.entries)); {
+	case len(came.entries) == 0:
+		return nil, false, nil
+	case n >= sortFrom || came.size >= sortBytes/2:
+		if step.is.through = upTo; more {
+			step.is.through = came.last()
+		}
+		step.is.sorted, step.is.unsorted = step.is.through, 0
+		sorting, err = s.readFresh(txn, step.incarnation, step.was)
+		if err == nil {
+			sorting.add(came)
+		}
+		return sorting, more, err
+	}
+	step.is.through = upTo
+	for piece := range came.pieces() {
+		if step.isFull() {
+			more = true
+			break
+		}
+		id := listID{kind: listArrivals}
+		step.put(id.key(step.incarnation, piece.last()), appendArrivals(nil, piece), piece.expiresAt)
+		step.is.unsorted += uint64(len(piece.entries))
+		step.is.through = piece.last()
+	}
+	if !more {
+		step.is.through = upTo
+	}
+	return nil, more, nil
+}
+
+// readFresh reads the arrivals that are not sorted yet.
+func (s *Store) readFresh(txn *badger.Txn, inc incarnation, x indexed) (*fresh, error) {
+	f := newFresh(x.kinds, x.clock)
+	err := eachArrivals(txn, inc, x.sorted, func(_, value []byte) error {
+		a, err := parseArrivals(value)
+		if err == nil {
+			f.add(a)
+		}
+		return err
+	})
+	return f, err
+}
+
+// eachArrivals calls do with the records of what is behind a position and not sorted
+// yet. Keys and values are valid during the call.
+func eachArrivals(txn *badger.Txn, inc incarnation, after inbox.Position, do func(key, value []byte) error) error {
+	id := listID{kind: listArrivals}
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: id.key(inc, 0)[:listKeyLength-8]})
+	defer it.Close()
+	for it.Seek(id.key(inc, after+1)); it.Valid(); it.Next() {
+		if err := it.Item().Value(func(v []byte) error { return do(it.Item().Key(), v) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sort writes what is fresh to the lists, a step at a time, and leaves the last step
+// to be written. If it ends before, what is in a list is passed over the next time.
+func (ix *indexer) sort(step *indexStep, f *fresh) error {
+	is := step.is
+	step.is = step.was
+	lists := slices.SortedFunc(maps.Keys(f.lists), func(a, b listID) int {
+		return bytes.Compare(a.key(0, 0), b.key(0, 0))
+	})
+	for len(lists) > 0 {
+		err := ix.s.view(func(txn *badger.Txn) error {
+			for len(lists) > 0 && !step.isFull() {
+				done, err := step.extend(txn, lists[0], f.lists[lists[0]])
+				if err != nil {
+					return err
+				}
+				if done {
+					lists = lists[1:]
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			err = ix.write(step)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for more := true; more; {
+		more = false
+		err := ix.s.view(func(txn *badger.Txn) error {
+			err := eachArrivals(txn, step.incarnation, step.was.sorted, func(key, _ []byte) error {
+				if step.isFull() {
+					more = true
+					return errStop
+				}
+				step.delete(slices.Clone(key))
+				return nil
+			})
+			if errors.Is(err, errStop) {
+				err = nil
+			}
+			return err
+		})
+		if err == nil && more {
+			err = ix.write(step)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	step.is = is
+	return nil
+}
+
+var errStop = errors.New("enough")
+
+// extend adds the postings of one list to a step, or as many as fit, and reports
+// whether those are all. The last record of the list is written again with them, or,
+// when it is large enough, under its own position, once and for all.
+func (step *indexStep) extend(txn *badger.Txn, id listID, f *freshList) (done bool, err error) {
+	open, value, err := readOpen(txn, step.incarnation, id)
+	if err != nil {
+		return false, err
+	}
+	all := f.postings
+	if open != nil {
+		all = behind(all, open.last())
+	}
+	if id.kind == listPair && len(all) > 0 && (open == nil || f.expiresAt != 0) {
+		step.put(listID{listOfTopic, id.name.swapped()}.key(step.incarnation, 0), nil, f.expiresAt)
+	}
+	for len(all) > 0 && !step.isFull() {
+		before, expiresAt := tally{}, f.expiresAt
+		var part []posting
+		if open != nil {
+			expiresAt = laterExpiry(expiresAt, open.expiresAt) // no record goes before one in front of it
+			if open.n < fewPostings {
+				before, part = open.before, open.appendTo(make([]posting, 0, open.n+len(all)))
+			} else {
+				before = open.total()
+				step.put(id.key(step.incarnation, open.last()), value, open.expiresAt)
+			}
+		}
+		n := min(len(all), mostPostings-len(part))
+		part, all = append(part, all[:n]...), all[n:]
+		value = appendPostings(nil, f.sender, f.topic, before, part)
+		if open, err = parsePostings(value); err != nil {
+			return false, err
+		}
+		open.expiresAt = expiresAt
+		step.putOpen(id.key(step.incarnation, endless), value, expiresAt)
+	}
+	return len(all) == 0, nil
+}
+
+// putOpen puts the last record of a list, in the place of one that may have been put
+// just before.
+func (step *indexStep) putOpen(key, value []byte, expiresAt uint64) {
+	for i := len(step.puts) - 1; i >= max(0, len(step.puts)-2); i-- {
+		if bytes.Equal(step.puts[i].Key, key) {
+			step.size -= len(key) + len(step.puts[i].Value)
+			step.puts = slices.Delete(step.puts, i, i+1)
+		}
+	}
+	step.put(key, value, expiresAt)
+}
+
+// readOpen reads the last record of a list, nil if the list is empty.
+func readOpen(txn *badger.Txn, inc incarnation, id listID) (r *postings, value []byte, err error) {
+	item, err := txn.Get(id.key(inc, endless))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, nil, nil
+	}
+	if err == nil {
+		value, err = item.ValueCopy(nil)
+	}
+	if err == nil {
+		r, err = parsePostings(value)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r.expiresAt = item.ExpiresAt()
+	return r, value, nil
+}
+
+// behind returns those of some postings that are behind p.
+func behind(all []posting, p inbox.Position) []posting {
+	i, found := slices.BinarySearchFunc(all, p, func(e posting, p inbox.Position) int { return cmp.Compare(e.position, p) })
+	if found {
+		i++
+	}
+	return all[i:]
+}

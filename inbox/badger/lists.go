@@ -1,0 +1,83 @@
+package badger
+
+import (
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// lists is what is indexed of one inbox or stream, as one transaction sees it, and
+// what came in since. Positions that it is asked for are those of entries, or lie
+// between them. It is for one goroutine; close must be called in the end.
+type lists struct {
+	s           *Store
+	txn         *badger.Txn
+	incarnation incarnation
+	fresh       *fresh // what is not in the lists, and perhaps some that is
+	err         error  // the first record that could not be read; what was returned since is not to be used
+
+	forward, backward *badger.Iterator // nil until they are needed
+}
+
+func (l *lists) close() {
+	for _, it := range []*badger.Iterator{l.forward, l.backward} {
+		if it != nil {
+			it.Close()
+		}
+	}
+}
+
+// list returns one list, which may be empty.
+func (l *lists) list(id listID) *postingList { return &postingList{in: l, id: id} }
+
+// seek returns the first record of a list that ends at p or behind it, on disk.
+func (l *lists) seek(id listID, p inbox.Position) *postings {
+	l.seekKey(id.key(l.incarnation, p))
+	return l.found(l.forward, id)
+}
+
+func (l *lists) seekKey(key []byte) {
+	if l.forward == nil {
+		l.forward = l.txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixList, uint64(l.incarnation))})
+	}
+	l.forward.Seek(key)
+}
+
+// seekBack returns the last record of a list that ends at p or before it, without the
+// last of all.
+func (l *lists) seekBack(id listID, p inbox.Position) *postings {
+	if l.backward == nil {
+		l.backward = l.txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixList, uint64(l.incarnation)), Reverse: true})
+	}
+	l.backward.Seek(id.key(l.incarnation, p))
+	return l.found(l.backward, id)
+}
+
+// found returns the record where an iterator is, if it is one of a list.
+func (l *lists) found(it *badger.Iterator, id listID) *postings {
+	if l.err != nil || !it.Valid() || len(it.Item().Key()) != listKeyLength || listOf(it.Item().Key()) != id {
+		return nil
+	}
+	value, err := it.Item().ValueCopy(nil)
+	var r *postings
+	if err == nil {
+		r, err = parsePostings(value)
+	}
+	if last := keyNumber(it.Item().Key()); err == nil && last != uint64(endless) && last != uint64(r.last()) {
+		err = damagedPostings("last")
+	}
+	if err != nil {
+		l.fail(it.Item().KeyCopy(nil), err)
+		return nil
+	}
+	return r
+}
+
+// fail notes a record that cannot be read, and has the index made anew.
+func (l *lists) fail(key []byte, err error) {
+	if l.err == nil {
+		l.err = err
+		l.s.reportDamage("postings", key, err)
+		l.s.indexer.hint(indexWork{remake: true}, l.incarnation)
+	}
+}
