@@ -157,3 +157,39 @@ func (w *ackedWriter) put(of pair, p ackedPiece) {
 		}
 	}
 }
+
+// forgetAcked takes away what is acknowledged in an inbox behind a position.
+func (g *commitGroup) forgetAcked(inc incarnation, after inbox.Position) {
+	w := g.writeAcked(inc)
+	defer w.close()
+	w.forgetBehind(after)
+}
+
+// forgetBehind takes away what is acknowledged behind a position.
+func (w *ackedWriter) forgetBehind(after inbox.Position) {
+	for w.up.Rewind(); w.up.Valid(); w.up.Next() {
+		if key := w.up.Item().Key(); len(key) != ackedKeyLength || inbox.Position(keyNumber(key)) <= after {
+			continue
+		}
+		var p ackedPiece
+		p.take(w, w.up.Item())
+		p.spans = p.spans.Remove(inbox.Span{After: after, Through: endless})
+		w.put(ackedPair(w.up.Item().Key()), p)
+	}
+}
+
+// forgetUpTo takes away what is acknowledged up to a position at which everything is
+// finished, and reports whether that was all. It takes so many pieces at most.
+func (w *ackedWriter) forgetUpTo(p inbox.Position, most int) (all bool) {
+	n := 0
+	for w.up.Rewind(); w.up.Valid(); w.up.Next() {
+		if key := w.up.Item().Key(); inbox.Position(keyNumber(key)) <= p {
+			if n == most {
+				return false
+			}
+			w.g.delete(w.up.Item().KeyCopy(nil))
+			n++
+		}
+	}
+	return true
+}

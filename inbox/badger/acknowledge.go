@@ -140,30 +140,42 @@ func (g *commitGroup) acknowledge(o outlook, m marks) error {
 	}
 	if sess.stored() || sess.spilled() {
 		g.markAcked(o.incarnation, m)
+		g.settleLater(o.incarnation, o.member)
 	}
 	if h := sess.owner(); h != nil {
-		g.news = append(g.news, ackedNews{h, m})
+		g.news = append(g.news, ackNews{to: h, marks: m})
 	}
 	return nil
 }
 
-// ackedNews is what the owner of an inbox is told after the commit.
-type ackedNews struct {
+// settleLater has the sweeper look how far an inbox is finished.
+func (g *commitGroup) settleLater(inc incarnation, m inbox.Member) {
+	if g.settling == nil {
+		g.settling = map[incarnation]inbox.Member{}
+	}
+	g.settling[inc] = m
+}
+
+// ackNews is what is told an inbox that has an owner after the commit: what was
+// acknowledged by another way, and that Next may go on.
+type ackNews struct {
 	to    *handle
 	marks marks
+	goOn  bool
 }
 
 // acknowledged takes what was acknowledged by another way out of what is ready.
 // Runs on the committer. What comes by the fan-out later, though it was stored
 // before, is read from disk.
-func (h *handle) acknowledged(m marks) {
+func (h *handle) acknowledged(n ackNews) {
 	h.mu.Lock()
 	h.acks++
-	for _, spans := range m {
+	h.held = h.held && !n.goOn
+	for _, spans := range n.marks {
 		h.ackedTo = max(h.ackedTo, spans[len(spans)-1].Through)
 	}
 	h.ready = slices.DeleteFunc(h.ready, func(e inbox.Entry) bool {
-		gone := e.Position <= h.ackedTo && m.covers(&e)
+		gone := e.Position <= h.ackedTo && n.marks.covers(&e)
 		if gone {
 			h.bytes -= e.Envelope.Size()
 		}

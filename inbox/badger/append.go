@@ -218,11 +218,13 @@ func (s *Store) keepUntil(e *inbox.Envelope, since int64) int64 {
 // block returns the block that the group builds for m.
 func (g *commitGroup) block(m inbox.Member) *block {
 	sess := g.s.sessions.at(m)
-	if sess.building == 0 {
+	i, ok := sess.block()
+	if !ok {
+		i = len(g.blocks)
 		g.blocks = append(g.blocks, block{member: m, incarnation: sess.incarnation})
-		sess.building = int32(len(g.blocks))
+		sess.setBlock(i)
 	}
-	b := &g.blocks[sess.building-1]
+	b := &g.blocks[i]
 	if last := len(g.spare) - 1; b.buf == nil && last >= 0 {
 		b.buf, g.spare = g.spare[last], g.spare[:last]
 	}

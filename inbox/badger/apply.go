@@ -10,7 +10,12 @@ import (
 // run has the committer run apply, and returns its result when its group is
 // durable. A context that ends ends only the wait: what was queued still happens.
 func run[T any](ctx context.Context, s *Store, what string, apply func(*commitGroup) (T, error)) (T, error) {
-	return runBy(ctx, what, apply, func(op operation) error { return s.queue.put(ctx, op) })
+	return runBy(ctx, what, apply, func(op operation) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return s.queue.put(ctx, op)
+	})
 }
 
 // runBy is run with a way to queue.

@@ -138,7 +138,9 @@ type commitGroup struct {
 	behind   []incarnation    // those whose index is behind by so much that it is time to go on
 
 	acked map[incarnation]struct{} // inboxes of which it was written what is acknowledged
-	news  []ackedNews              // what owners are to be told of that
+	news  []ackNews                // for owners
+
+	settling map[incarnation]inbox.Member // inboxes that may be finished further than their state says
 }
 
 // kept is one receiver of the message being applied that gets it from disk.
@@ -151,8 +153,9 @@ type kept struct {
 // saved is a delivery state that the group wrote.
 type saved struct {
 	incarnation incarnation
+	swept       inbox.Position // if the sweeper may not know
 	state       inbox.State
-	closed      bool // the inbox was closed with it
+	closed      bool // the inbox has no owner any more
 }
 
 // handover is an entry for a connected receiver, handed over after the commit.
@@ -237,7 +240,7 @@ func (g *commitGroup) finish(err error) {
 	}
 	err = g.s.Err()
 	for i := range g.blocks {
-		g.s.sessions.at(g.blocks[i].member).building = 0
+		g.s.sessions.at(g.blocks[i].member).noBlock()
 	}
 	if err == nil {
 		g.s.visible.Store(uint64(g.s.sequence))
@@ -246,7 +249,7 @@ func (g *commitGroup) finish(err error) {
 		}
 		g.s.fanout.put(g.fan)
 		for _, n := range g.news {
-			n.to.acknowledged(n.marks)
+			n.to.acknowledged(n)
 		}
 		if len(g.deleted) > 0 {
 			g.s.noteDeleted(g.deleted)
@@ -261,6 +264,7 @@ func (g *commitGroup) finish(err error) {
 	}
 	if err == nil {
 		g.s.sweeper.committed(g.saved, g.ended)
+		g.s.sweeper.acknowledged(g.settling)
 		g.s.indexer.hint(indexWork{index: true}, g.behind...)
 	}
 	for _, r := range g.records {
@@ -282,6 +286,7 @@ func (g *commitGroup) reset() {
 	clear(g.names)
 	clear(g.bodies)
 	clear(g.acked)
+	clear(g.settling)
 	clear(g.news)
 	for i := 0; i < len(g.written) && len(g.spare) < spareBuffers; i++ {
 		g.spare = append(g.spare, g.written[i][:0])

@@ -32,6 +32,7 @@ type handle struct {
 	incarnation incarnation
 	member      inbox.Member
 	stored      bool
+	mode        inbox.Mode
 	state       func() inbox.State
 	live        func(inbox.Entry)
 
@@ -39,13 +40,15 @@ type handle struct {
 	isResumed       bool
 	resumed         inbox.State
 	resumedReceived []uint16
-	resumedAcked    bool // something was acknowledged by itself
+	resumedAcked    bool   // something was acknowledged by itself
+	again           *again // what is to be unread again; nil for nothing
 
 	received map[uint16]bool             // QoS 2 packet ids recorded; owned by the committer
 	given    map[inbox.Position]struct{} // see Give; owned by the committer
 	attached bool                        // it has had a stream; owned by the committer
 	handed   inbox.Position              // of the last entry that it is to be handed; owned by the committer
 	saved    inbox.State                 // of a session in memory; owned by the committer
+	back     goBack                      // owned by the committer
 	gathered int                         // owned by the fan-out
 
 	dirty  atomic.Bool   // a lazy save is queued
@@ -58,6 +61,8 @@ type handle struct {
 	leavings   []leaving            // what it is not to get; replaced, never changed
 	position   inbox.Position       // everything up to here was returned by Next or is in ready
 	returned   inbox.Position       // the last entry that was returned by Next
+	held       bool                 // Next waits until it is said where it begins
+	waiting    inbox.Spans          // what waits to be pulled; replaced, never changed
 	sent       inbox.Position       // State.Sent as it is stored
 	open       inbox.Position       // the first of State.Open as it is stored, 0 if it is empty
 	last       inbox.Position       // everything up to here is visible; nothing beyond is read
@@ -182,6 +187,9 @@ func (h *handle) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, er
 			}
 			continue
 		}
+		if h.isHeld() {
+			h.Save(nil) // what is open may be finished without a word of its owner
+		}
 		select {
 		case <-h.wake:
 		case <-h.fenced:
@@ -190,6 +198,12 @@ func (h *handle) Next(ctx context.Context, max, maxBytes int) ([]inbox.Entry, er
 			return nil, ctx.Err()
 		}
 	}
+}
+
+func (h *handle) isHeld() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held
 }
 
 // takeReady returns entries from memory, or reports whether there may be some
@@ -203,6 +217,9 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.held {
+		return nil, false, nil
+	}
 	n, bytes := 0, 0
 	for n < len(h.ready) && n < max {
 		size := h.ready[n].Envelope.Size()

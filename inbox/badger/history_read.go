@@ -18,6 +18,9 @@ const examinedAtOnce = 10_000
 // History implements [inbox.Archive]. Cost: a seek, and about 2 µs for each message
 // that it looks at.
 func (s *Store) History(ctx context.Context, q inbox.Query) (page inbox.Page, err error) {
+	if err := ctx.Err(); err != nil {
+		return page, fmt.Errorf("read history: %w", err)
+	}
 	visible := inbox.Position(s.visible.Load()) // before the transaction begins, which has all that
 	err = s.view(func(txn *badger.Txn) error {
 		r, err := s.readHistory(ctx, txn, q, visible)

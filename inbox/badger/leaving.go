@@ -54,7 +54,7 @@ const mostLeavings = 64
 func (h *handle) mayHaveUnread() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.caughtUp || len(h.ready) > 0 || h.promised > 0 || h.handed > h.last {
+	if !h.caughtUp || len(h.ready) > 0 || h.promised > 0 || h.handed > h.last || len(h.waiting) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(h.sources, func(s *source) bool { return s.stream.head.Load() > uint64(h.last) })

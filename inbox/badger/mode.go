@@ -2,15 +2,30 @@ package badger
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // Mode implements [inbox.Inbox].
-func (h *handle) Mode() inbox.Mode { return inbox.ModePush }
+func (h *handle) Mode() inbox.Mode { return h.mode }
 
 // SetMode implements [inbox.Puller].
-func (s *Store) SetMode(context.Context, inbox.Receiver, inbox.Mode) error {
-	return errors.ErrUnsupported
+func (s *Store) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) error {
+	return s.do(ctx, "set mode", func(g *commitGroup) error {
+		member := s.sessions.member(r)
+		if member == 0 || isGroup(r) || s.sessions.at(member).over() <= g.now.UnixMilli() {
+			return inbox.ErrNoSession
+		}
+		g.setMode(s.sessions.at(member), m)
+		return nil
+	})
+}
+
+// setMode writes how a receiver is to be served, if that changes.
+func (g *commitGroup) setMode(sess sessionRef, m inbox.Mode) {
+	was := sess.mode()
+	sess.setMode(m)
+	if sess.mode() != was && sess.stored() {
+		g.putSession(sess)
+	}
 }

@@ -46,6 +46,10 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 	}
 	if isGroup(r) { // it lives and ends with its members
 		o.Resume, o.Fresh, o.Expiry, o.Will = true, false, inbox.ExpiryNever, nil
+		o.Mode, o.From = inbox.ModeKept, nil
+	}
+	if o.From != nil && o.From.ID != (inbox.MessageID{}) && !s.knows(o.From.ID, s.sequence) {
+		return nil, inbox.ErrUnknownID
 	}
 	m := s.sessions.member(r)
 	if m != 0 {
@@ -75,18 +79,24 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 	}
 	sess := s.sessions.at(m)
 	sess.expiry, sess.ended = o.Expiry, 0
+	sess.setMode(o.Mode)
 	if sess.stored() {
 		g.putSession(sess)
 	}
 	g.setWill(m, o.Will) // the one of an earlier link is not published any more [MQTT-3.1.3-9]
+	if resumed && sess.mode() == inbox.ModePull {
+		g.nextSequence() // where Next begins is no message's place: see goBack
+	}
 	h := &handle{
 		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored(),
-		state: o.State, live: o.Live, isResumed: resumed,
+		mode: sess.mode(), state: o.State, live: o.Live, isResumed: resumed,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
 		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{}, given: map[inbox.Position]struct{}{},
 	}
 	if !resumed {
 		h.position = s.sequence
+	} else if o.From != nil {
+		h.again = &again{from: *o.From, outlook: g.look(m), kept: endless}
 	}
 	sess.setOwner(h)
 	g.attach(h)
@@ -156,8 +166,8 @@ func (g *commitGroup) putSession(sess sessionRef) {
 	g.put(sessionKey(sess.receiver()), value)
 }
 
-// restore reads the delivery state. Runs on the opener; nobody else writes it
-// from now on.
+// restore reads the delivery state, and decides where Next begins. Runs on the opener;
+// nobody else writes it from now on.
 func (h *handle) restore() error {
 	var r progressRecord
 	err := h.s.view(func(txn *badger.Txn) (err error) {
@@ -169,16 +179,11 @@ func (h *handle) restore() error {
 	if err != nil {
 		return fmt.Errorf("read delivery state: %w", err)
 	}
-	h.resumed = r.State
 	for _, id := range h.resumedReceived {
 		h.received[id] = true // the committer has it when the opener's first operation comes
 	}
-	h.mu.Lock()
-	h.position, h.returned = h.resumed.Sent, h.resumed.Sent
-	h.mu.Unlock()
-	h.durable(h.resumed)
 	h.s.sweeper.opened(h.incarnation, r.swept)
-	return nil
+	return h.begin(r)
 }
 
 // giveUp leaves the session as it is, without an owner.

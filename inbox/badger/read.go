@@ -25,12 +25,8 @@ const (
 // an entry in blocks, 1 µs an entry by reference.
 func (s *Store) readPage(from reading, after, upTo inbox.Position) (page []inbox.Entry, size int, err error) {
 	err = s.view(func(txn *badger.Txn) error {
-		p := part{after: after, upTo: upTo}
-		if from.acked {
-			p.acked = s.ackedIn(txn, from.incarnation)
-			defer p.acked.close()
-			p.within = p.acked.without(inbox.Span{After: after, Through: upTo})
-		}
+		p := s.partOf(txn, from, after, upTo)
+		defer p.acked.close()
 		m := s.merge(txn, from, p)
 		defer m.close()
 		for len(page) < 2*pageEntries && size < 2*pageBytes {
@@ -50,6 +46,17 @@ func (s *Store) readPage(from reading, after, upTo inbox.Position) (page []inbox
 	})
 	s.stats.pages.Add(1)
 	return page, size, err
+}
+
+// partOf returns the part of an inbox that lies between two positions, without what
+// is acknowledged, which must be closed in the end.
+func (s *Store) partOf(txn *badger.Txn, from reading, after, upTo inbox.Position) part {
+	p := part{after: after, upTo: upTo}
+	if from.acked {
+		p.acked = s.ackedIn(txn, from.incarnation)
+		p.within = p.acked.without(inbox.Span{After: after, Through: upTo})
+	}
+	return p
 }
 
 // readAt returns the entries at the given ascending positions that exist: the

@@ -24,6 +24,13 @@ func (h *handle) readingLocked() reading {
 	}
 }
 
+// hasAcked reports whether something may be acknowledged without PUBACK.
+func (h *handle) hasAcked() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.acks > 0 || h.resumedAcked
+}
+
 func (h *handle) allSources() []*source {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,14 +50,19 @@ func (h *handle) setSources(st *stream, sources []*source) {
 	h.sources = append(h.sources, sources...) // behind what its readers see
 }
 
-// durable notes a delivery state that is being stored. Runs on the committer; what
-// follows from it is written behind the state, or deleted after the commit.
-func (h *handle) durable(st inbox.State) {
+// durable notes how far the inbox has come, which is being stored. Runs on the
+// committer; what follows from it is written behind the state, or deleted after the
+// commit.
+func (h *handle) durable(r progressRecord) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sent, h.open = st.Sent, 0
-	if len(st.Open) > 0 {
-		h.open = st.Open[0].Position
+	h.durableLocked(r)
+}
+
+func (h *handle) durableLocked(r progressRecord) {
+	h.sent, h.open, h.waiting = r.Sent, 0, r.waiting
+	if len(r.Open) > 0 {
+		h.open = r.Open[0].Position
 	}
 }
 
@@ -62,10 +74,14 @@ func (h *handle) finishedDurably() inbox.Position {
 }
 
 func (h *handle) finishedDurablyLocked() inbox.Position {
+	base := h.sent
 	if h.open != 0 {
-		return h.open - 1
+		base = h.open - 1
 	}
-	return h.sent
+	if len(h.waiting) > 0 {
+		base = min(base, h.waiting[0].After)
+	}
+	return base
 }
 
 // finished returns up to where nothing is left for the receiver to get or to
@@ -74,7 +90,7 @@ func (h *handle) finishedDurablyLocked() inbox.Position {
 func (h *handle) finished() inbox.Position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.open == 0 && len(h.ready) == 0 && h.sent >= h.returned {
+	if h.open == 0 && len(h.ready) == 0 && h.sent >= h.returned && len(h.waiting) == 0 {
 		return max(h.sent, h.position)
 	}
 	return h.finishedDurablyLocked()

@@ -46,15 +46,18 @@ func checkVersion(what string, v, known int) error {
 // recordReader reads the fields of a small record.
 type recordReader struct {
 	inbox.RecordReader
-	what  string
-	later bool // it has fields that this version does not know
+	what   string
+	fields int  // with the version
+	later  bool // some of them are not known to this program
 }
 
-// openRecord takes the version, and the number of fields, which includes it;
-// records of later versions may have more.
-func openRecord(what string, b []byte, version uint64, fields int) recordReader {
+// openRecord takes the version, and the number of fields, which includes it: so many
+// at least. Where records have grown, the last number is how many they have now;
+// those of later programs may have more.
+func openRecord(what string, b []byte, version uint64, fields ...int) recordReader {
 	r := recordReader{RecordReader: inbox.NewRecordReader(b), what: what}
-	r.later = r.Record(version, fields) > fields
+	r.fields = r.Record(version, fields[0])
+	r.later = r.fields > fields[len(fields)-1]
 	return r
 }
 

@@ -19,6 +19,7 @@ type session struct {
 	ended       int64 // when the last link ended, Unix milliseconds
 	expiry      inbox.Expiry
 	stored      bool // has a record and outlives its link
+	pull        bool // is in pull mode from the next connection on
 }
 
 // sessionRef is one session as the committer sees it: what the store holds of
@@ -37,9 +38,39 @@ type resting struct {
 	ended       int64 // when the last link ended, Unix milliseconds
 	name        span
 	expiry      inbox.Expiry
-	building    int32  // 1 + index of the session's block in the group being built; 0 if it has none
+	building    uint32 // 1 + index of the session's block in the group being built, 0 if it has none; and pullBit
 	timer       uint32 // when the first of its timers fires, as sessions.tenths says; 0 if it has none
 	extra       uint32 // number of what else it has; 0 if it has nothing. Of a free one: the next free member
+}
+
+// pullBit says in resting.building, where there is room, that a session is in pull mode.
+const pullBit = 1 << 31
+
+// block returns the index of the session's block in the group being built, and whether
+// it has one.
+func (r *resting) block() (i int, ok bool) {
+	n := r.building &^ pullBit
+	return int(n) - 1, n > 0
+}
+
+func (r *resting) setBlock(i int) { r.building = r.building&pullBit | uint32(i+1) }
+func (r *resting) noBlock()       { r.building &= pullBit }
+
+// mode is how the receiver is served from its next connection on.
+func (r *resting) mode() inbox.Mode {
+	if r.building&pullBit != 0 {
+		return inbox.ModePull
+	}
+	return inbox.ModePush
+}
+
+func (r *resting) setMode(m inbox.Mode) {
+	switch m {
+	case inbox.ModePull:
+		r.building |= pullBit
+	case inbox.ModePush:
+		r.building &^= pullBit
+	}
 }
 
 // extra is what a session has while its receiver is connected, or a will waits.
@@ -132,6 +163,9 @@ func (s *sessions) add(n session) inbox.Member {
 func (s *sessions) addUnnamed(n session) inbox.Member {
 	m := s.take()
 	*s.resting(m) = resting{incarnation: n.incarnation, ended: n.ended, expiry: n.expiry, name: s.names.add(string(n.receiver))}
+	if n.pull {
+		s.resting(m).setMode(inbox.ModePull)
+	}
 	return m
 }
 
@@ -244,22 +278,27 @@ func (s *sessions) packNames() {
 
 // sessionVersion is the version of the session record:
 //
-//	[version, receiver, incarnation, expiry seconds, ended ms]
+//	[version, receiver, incarnation, expiry seconds, ended ms, pull mode]
+//
+// Earlier records have no mode.
 const sessionVersion = 1
 
 func appendSession(dst []byte, s sessionRef) ([]byte, error) {
-	return appendRecord(dst, sessionVersion, string(s.receiver()), uint64(s.incarnation), uint64(s.expiry), s.ended)
+	return appendRecord(dst, sessionVersion, string(s.receiver()), uint64(s.incarnation), uint64(s.expiry), s.ended, s.mode() == inbox.ModePull)
 }
 
 // parseSession reads what appendSession has written. The receiver points into b.
 func parseSession(b []byte) (session, error) {
-	d := openRecord("session", b, sessionVersion, 5)
+	d := openRecord("session", b, sessionVersion, 5, 6)
 	s := session{
 		receiver:    inbox.Receiver(d.Text("receiver")),
 		incarnation: incarnation(d.number("incarnation")),
 		expiry:      inbox.Expiry(d.Uint("expiry", math.MaxUint32)),
 		ended:       d.Int("ended"),
 		stored:      true,
+	}
+	if d.fields > 5 {
+		s.pull = d.Bool("pull mode")
 	}
 	return s, d.err()
 }
@@ -279,7 +318,7 @@ func (s *Store) Sessions(ctx context.Context) iter.Seq2[inbox.Session, error] {
 					if sess := s.sessions.at(m); sess.incarnation != 0 && !isGroup(sess.receiver()) {
 						p.sessions = append(p.sessions, inbox.Session{
 							Receiver: sess.receiver(), Expiry: sess.expiry,
-							Connected: sess.owner() != nil, Ended: sess.ended,
+							Connected: sess.owner() != nil, Mode: sess.mode(), Ended: sess.ended,
 						})
 					}
 				}

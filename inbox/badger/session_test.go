@@ -45,7 +45,7 @@ func TestSessionsRandom(t *testing.T) {
 		case k == nil && step%10_000 < 6000 || k == nil && r.IntN(3) == 0:
 			k = &known{session: session{
 				receiver: name, incarnation: incarnation(step + 1), ended: r.Int64(),
-				expiry: inbox.Expiry(r.Uint32()), stored: r.IntN(2) == 0,
+				expiry: inbox.Expiry(r.Uint32()), stored: r.IntN(2) == 0, pull: r.IntN(2) == 0,
 			}}
 			k.m = s.add(k.session)
 			all[name] = k
@@ -56,6 +56,19 @@ func TestSessionsRandom(t *testing.T) {
 		case r.IntN(2) == 0:
 			k.owner = []*handle{nil, {}}[r.IntN(2)]
 			s.at(k.m).setOwner(k.owner)
+		case r.IntN(2) == 0:
+			k.pull = !k.pull
+			mode := inbox.ModePush
+			if k.pull {
+				mode = inbox.ModePull
+			}
+			s.at(k.m).setMode(mode)
+			s.at(k.m).setMode(inbox.ModeKept) // changes nothing
+			s.at(k.m).setBlock(step)
+			if i, ok := s.at(k.m).block(); i != step || !ok {
+				t.Fatalf("block %d, %v, want %d", i, ok, step)
+			}
+			s.at(k.m).noBlock()
 		default:
 			k.will = []*inbox.Will{nil, {}}[r.IntN(2)]
 			s.at(k.m).setWill(k.will)
@@ -67,11 +80,14 @@ func TestSessionsRandom(t *testing.T) {
 		for name, k := range all {
 			at := s.at(k.m)
 			got := known{
-				session: session{at.receiver(), at.incarnation, at.ended, at.expiry, at.stored()},
+				session: session{at.receiver(), at.incarnation, at.ended, at.expiry, at.stored(), at.mode() == inbox.ModePull},
 				m:       s.member(name), owner: at.owner(), will: at.will(),
 			}
 			if got != *k {
 				t.Fatalf("step %d: %q: %+v, want %+v", step, name, got, *k)
+			}
+			if _, ok := at.block(); ok {
+				t.Fatalf("step %d: %q has a block", step, name)
 			}
 			if k.owner != nil || k.will != nil || !k.stored {
 				extras++

@@ -137,22 +137,35 @@ func (g *commitGroup) saveState(h *handle, closed bool) {
 	if h.state == nil {
 		return
 	}
-	st := h.withoutGiven(h.state())
-	h.durable(st)
+	r := g.progressOf(h, h.withoutGiven(h.state()))
+	h.durable(r)
 	sess := g.s.sessions.at(h.member)
 	if sess.stored() || sess.spilled() {
-		g.saved = append(g.saved, saved{incarnation: h.incarnation, state: st, closed: closed})
+		g.saved = append(g.saved, saved{incarnation: h.incarnation, state: r.sweepable(), closed: closed})
 	}
 	if sess.stored() {
-		g.putProgress(h.incarnation, progressRecord{State: st})
+		g.putProgress(h.incarnation, r)
 	} else {
-		h.saved = st
+		h.saved = r.State
+	}
+	if h.hasAcked() {
+		g.settleLater(h.incarnation, h.member)
 	}
 	g.settleLeavings(h) // behind the state: what is given up is forgotten only once it is passed
 }
 
+// sweepable returns the state as it is for the sweeper, which may delete what is sent
+// and not open.
+func (r progressRecord) sweepable() inbox.State {
+	st := r.State
+	if len(r.waiting) > 0 {
+		st.Sent = min(st.Sent, r.waiting[0].After)
+	}
+	return st
+}
+
 // putProgress writes how far an inbox has come, and up to where it is swept.
 func (g *commitGroup) putProgress(inc incarnation, r progressRecord) {
-	r.swept = g.s.sweeper.sweptUpTo(inc)
+	r.swept = min(max(r.swept, g.s.sweeper.sweptUpTo(inc)), r.finished())
 	g.put(numberKey(prefixState, uint64(inc)), appendProgress(nil, r))
 }

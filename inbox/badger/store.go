@@ -58,6 +58,7 @@ type Store struct {
 	streams        *streams
 	histories      histories // but all of it, once the store is open
 	leavings       map[inbox.Member][]leaving
+	wentBack       int                       // how often a session has gone back to what it had finished
 	indexes        map[incarnation]*indexing // of those inboxes and streams that have one
 	sequence       inbox.Position            // given last
 	sequenceEnd    inbox.Position            // taken from the store up to here

@@ -166,7 +166,9 @@ type learning struct {
 // a member. It returns the last of them, and whether there may be more. Who comes
 // meanwhile is known.
 func (w *sweeper) learnSome(st *stream, after inbox.Member) (last inbox.Member, more bool, err error) {
+	wentBack := 0
 	some, err := run(w.s.background, w.s, "list readers", func(g *commitGroup) (some []learning, err error) {
+		wentBack = g.s.wentBack
 		for r := range st.readers.from(after + 1) {
 			if some = append(some, learning{member: r.member(), incarnation: g.s.sessions.at(r.member()).incarnation}); len(some) == learnAtOnce {
 				break
@@ -190,7 +192,12 @@ func (w *sweeper) learnSome(st *stream, after inbox.Member) (last inbox.Member, 
 	if err != nil {
 		return after, false, err
 	}
+	last, more = some[len(some)-1].member, len(some) == learnAtOnce
 	err = w.s.do(w.s.background, "note positions", func(g *commitGroup) error {
+		if g.s.wentBack != wentBack { // what was read may be wrong
+			last, more = after, true
+			return nil
+		}
 		for _, l := range some {
 			if g.s.sessions.at(l.member).incarnation == l.incarnation {
 				st.advance(l.member, l.position)
@@ -198,5 +205,5 @@ func (w *sweeper) learnSome(st *stream, after inbox.Member) (last inbox.Member, 
 		}
 		return nil
 	})
-	return some[len(some)-1].member, len(some) == learnAtOnce, err
+	return last, more, err
 }

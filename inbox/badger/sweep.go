@@ -31,14 +31,17 @@ type sweeper struct {
 	mu       sync.Mutex
 	sessions map[incarnation]*sweep
 	ended    []ended
+	acked    map[incarnation]inbox.Member // inboxes in which something was acknowledged without PUBACK
 
 	replaced atomic.Int64 // bytes of messages that marks have taken the place of
 
-	next    incarnation // where looking for what the last process left goes on; the sweeper's own, as what follows
-	resumed bool        // that is done
-	deleted int64       // bytes since the last compaction
-	commits int64       // of the store, when last looked at
-	flushed bool        // the deletions are in tables: they can be compacted
+	next         incarnation // where looking for what the last process left goes on; the sweeper's own, as what follows
+	nextAcked    incarnation // likewise for what was acknowledged without PUBACK
+	resumed      bool        // that is done
+	resumedAcked bool        // likewise
+	deleted      int64       // bytes since the last compaction
+	commits      int64       // of the store, when last looked at
+	flushed      bool        // the deletions are in tables: they can be compacted
 }
 
 // sweep is how far one inbox has been swept.
@@ -48,10 +51,11 @@ type sweep struct {
 	state  inbox.State      // what the receiver has finished, durably
 	moved  bool             // state is newer than swept
 	closed bool             // the inbox is closed: forget it after the next sweep
+	back   int              // how often it has gone back to what it had finished
 }
 
 func newSweeper(s *Store) *sweeper {
-	return &sweeper{s: s, done: make(chan struct{}), sessions: map[incarnation]*sweep{}}
+	return &sweeper{s: s, done: make(chan struct{}), sessions: map[incarnation]*sweep{}, acked: map[incarnation]inbox.Member{}}
 }
 
 // opened notes what was read when an inbox was opened.
@@ -65,6 +69,19 @@ func (w *sweeper) opened(inc incarnation, swept inbox.Position) {
 	w.sessions[inc] = &sweep{swept: swept}
 }
 
+// wentBack notes that nothing behind a position is finished any more in an inbox,
+// which has an owner. What of it is there is swept again. Runs on the committer.
+func (w *sweeper) wentBack(inc incarnation, after inbox.Position) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sw := w.sessions[inc]
+	if sw == nil {
+		sw = &sweep{}
+		w.sessions[inc] = sw
+	}
+	*sw = sweep{swept: min(sw.swept, after), back: sw.back + 1}
+}
+
 // committed notes what a group made durable. Runs on the committer; never waits.
 func (w *sweeper) committed(states []saved, ended []ended) {
 	if len(states) == 0 && len(ended) == 0 {
@@ -75,7 +92,7 @@ func (w *sweeper) committed(states []saved, ended []ended) {
 	for _, st := range states {
 		sw := w.sessions[st.incarnation]
 		if sw == nil {
-			sw = &sweep{}
+			sw = &sweep{swept: st.swept}
 			w.sessions[st.incarnation] = sw
 		}
 		sw.state, sw.moved, sw.closed = st.state, true, st.closed
@@ -145,6 +162,7 @@ func (w *sweeper) sweep() {
 	if err := w.resume(); err != nil {
 		w.report(0, err)
 	}
+	w.settleAcked()
 	moved := w.takeMoved()
 	for inc, sw := range moved {
 		if err := w.advance(b, inc, sw); err != nil {
@@ -226,8 +244,8 @@ func (w *sweeper) resume() error {
 			r, err := readProgress(txn, inc)
 			if err != nil {
 				w.report(inc, err)
-			} else if first <= r.Sent {
-				w.left(inc, r.swept, r.State)
+			} else if st := r.sweepable(); first <= st.Sent {
+				w.left(inc, r.swept, st)
 			}
 		}
 		return nil
@@ -270,7 +288,7 @@ func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) error {
 	if err != nil {
 		return err
 	}
-	b.progress = append(b.progress, progress{inc, swept, held})
+	b.progress = append(b.progress, progress{inc, swept, held, sw.back})
 	return nil
 }
 
@@ -279,6 +297,7 @@ type progress struct {
 	incarnation incarnation
 	swept       inbox.Position
 	held        []inbox.Position
+	back        int // of the sweep that it is of
 }
 
 // record notes the progress of what was flushed.
@@ -290,8 +309,8 @@ func (w *sweeper) record(done []progress) {
 	defer w.mu.Unlock()
 	for _, p := range done {
 		sw := w.sessions[p.incarnation]
-		if sw == nil {
-			continue // ended meanwhile
+		if sw == nil || sw.back != p.back {
+			continue // ended meanwhile, or went back
 		}
 		sw.swept, sw.held = p.swept, p.held
 		if sw.closed && !sw.moved {
