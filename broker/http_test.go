@@ -45,10 +45,16 @@ func serveHTTP(t *testing.T, o Options) *face {
 }
 
 // onEveryEngine runs a test with a broker in memory, and one on disk.
-func onEveryEngine(t *testing.T, test func(*testing.T, *face)) {
-	t.Run("memory", func(t *testing.T) { test(t, serveHTTP(t, httpOptions())) })
+func onEveryEngine(t *testing.T, test func(*testing.T, *face), changes ...func(*Options)) {
+	change := func(o Options) Options {
+		for _, c := range changes {
+			c(&o)
+		}
+		return o
+	}
+	t.Run("memory", func(t *testing.T) { test(t, serveHTTP(t, change(httpOptions()))) })
 	t.Run("badger", func(t *testing.T) {
-		o := httpOptions()
+		o := change(httpOptions())
 		o.Store, o.Dir = nil, t.TempDir()
 		test(t, serveHTTP(t, o))
 	})
@@ -369,32 +375,32 @@ func TestHTTPMode(t *testing.T) {
 }
 
 func TestHTTPDelete(t *testing.T) {
-	o := httpOptions()
-	o.AllowAnonymous = true // so that nobody is an operator
-	f := serveHTTP(t, o)
-	f.receiver("alice", "chat/#")
-	bobs := f.publish("chat/a", "bob's", as("bob", "x"))
-	carols := f.publish("chat/a", "carol's", as("carol", "x"))
-	if code := f.refused(http.StatusForbidden, "DELETE", "/v1/history/"+carols, nil, as("bob", "x")); code != pull.CodeForbidden {
-		t.Errorf("code %q", code)
-	}
-	f.refused(http.StatusForbidden, "DELETE", "/v1/history?sender=bob", nil, as("bob", "x"))
-	f.refused(http.StatusBadRequest, "DELETE", "/v1/history/"+bobs, nil) // nobody asks
-	if n := want[pull.DeleteAnswer](f, "DELETE", "/v1/history/"+bobs, nil, as("bob", "x")).Deleted; n != 1 {
-		t.Errorf("deleted: %d", n)
-	}
-	history := want[pull.MessagesAnswer](f, "GET", "/v1/history?client=alice&order=asc", nil).Messages
-	if len(history) != 2 || !history[0].Deleted || history[0].Payload != "" || history[1].Payload != "carol's" {
-		t.Errorf("history: %+v", history)
-	}
-	if got := payloads(want[pull.MessagesAnswer](f, "GET", "/v1/inboxes/alice/messages", nil).Messages); !slices.Equal(got, []string{"carol's"}) {
-		t.Errorf("inbox: %v", got)
-	}
+	nobodyIsAnOperator := func(o *Options) { o.AllowAnonymous = true }
+	onEveryEngine(t, func(t *testing.T, f *face) {
+		f.receiver("alice", "chat/#")
+		bobs := f.publish("chat/a", "bob's", as("bob", "x"))
+		carols := f.publish("chat/a", "carol's", as("carol", "x"))
+		if code := f.refused(http.StatusForbidden, "DELETE", "/v1/history/"+carols, nil, as("bob", "x")); code != pull.CodeForbidden {
+			t.Errorf("code %q", code)
+		}
+		f.refused(http.StatusForbidden, "DELETE", "/v1/history?sender=bob", nil, as("bob", "x"))
+		f.refused(http.StatusBadRequest, "DELETE", "/v1/history/"+bobs, nil) // nobody asks
+		if n := want[pull.DeleteAnswer](f, "DELETE", "/v1/history/"+bobs, nil, as("bob", "x")).Deleted; n != 1 {
+			t.Errorf("deleted: %d", n)
+		}
+		history := want[pull.MessagesAnswer](f, "GET", "/v1/history?client=alice&order=asc", nil).Messages
+		if len(history) != 2 || !history[0].Deleted || history[0].Payload != "" || history[1].Payload != "carol's" {
+			t.Errorf("history: %+v", history)
+		}
+		if got := payloads(want[pull.MessagesAnswer](f, "GET", "/v1/inboxes/alice/messages", nil).Messages); !slices.Equal(got, []string{"carol's"}) {
+			t.Errorf("inbox: %v", got)
+		}
+	}, nobodyIsAnOperator)
 }
 
 // Where there are no users, programs of the machine itself are operators.
 func TestHTTPErase(t *testing.T) {
-	inMemory(t, func(t *testing.T, f *face) {
+	onEveryEngine(t, func(t *testing.T, f *face) {
 		f.publish("chat/a", "1", as("bob", "x"))
 		f.publish("chat/b", "2", as("bob", "x"))
 		f.publish("chat/b", "3", as("carol", "x"))
