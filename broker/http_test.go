@@ -60,10 +60,6 @@ func onEveryEngine(t *testing.T, test func(*testing.T, *face), changes ...func(*
 	})
 }
 
-func inMemory(t *testing.T, test func(*testing.T, *face)) {
-	t.Run("memory", func(t *testing.T) { test(t, serveHTTP(t, httpOptions())) })
-}
-
 // answered is what came back.
 type answered struct {
 	status int
@@ -356,7 +352,7 @@ func TestHTTPAndMQTTAtOnce(t *testing.T) {
 }
 
 func TestHTTPMode(t *testing.T) {
-	inMemory(t, func(t *testing.T, f *face) {
+	onEveryEngine(t, func(t *testing.T, f *face) {
 		f.receiver("alice", "chat/#")
 		if m := want[pull.ModeAnswer](f, "PUT", "/v1/inboxes/alice/mode", pull.ModeRequest{Mode: "pull"}).Mode; m != "pull" {
 			t.Errorf("mode: %q", m)
