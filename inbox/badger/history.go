@@ -88,6 +88,7 @@ func (g *commitGroup) settleHistories(forgotten []inbox.Member) {
 	}
 	for _, h := range s.histories.all {
 		if h.member != 0 {
+			g.makeIndex(h.member, kindsOfHistory)
 			continue
 		}
 		h.incarnation = g.nextIncarnation()
@@ -96,8 +97,12 @@ func (g *commitGroup) settleHistories(forgotten []inbox.Member) {
 			stored: true, expiry: inbox.ExpiryNever, ended: g.now.UnixMilli(),
 		})
 		g.putSession(s.sessions.at(h.member))
+		g.makeIndex(h.member, kindsOfHistory)
 	}
 }
+
+// kindsOfHistory are the lists that a history has.
+var kindsOfHistory = kindsOf(listAll, listTopic, listSender)
 
 // archive adds to those who keep the message at hand the histories of its topic, and
 // reports whether there are any.

@@ -95,6 +95,7 @@ var keptClauses = []struct {
 	{"summary/up to", unreadOnly, summaryUpTo},
 	{"summary/pages", unreadOnly, summaryPages},
 	{"summary/of many", unreadOnly, summaryOfMany},
+	{"summary/while others publish", unreadOnly, summaryWhileOthersPublish},
 
 	{"mode/kept with the session", unreadOnly, modeKept},
 	{"mode/pull", unreadOnly, modePull},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -228,4 +230,47 @@ func summaryOfMany(tr *trial) {
 			tr.summaryIs("c", inbox.SummaryQuery{}, all)
 		}
 	}
+}
+
+// While others publish, a summary is exact up to the position that it states, and that
+// is no earlier than what was stored before one asked.
+func summaryWhileOthersPublish(tr *trial) {
+	tr.reader("c")
+	tr.talk(600, []string{"ann", "bob"}, []string{"a", "a/b"})
+	var wg sync.WaitGroup
+	var stored atomic.Uint64 // everything up to this position is
+	for i := range 2 {
+		p := tr.publisher()
+		wg.Go(func() {
+			for range size(30, 10) {
+				for _, e := range talk(20, []string{"ann", fmt.Sprint("user ", i)}, []string{"a/b", fmt.Sprint("a/", i)}) {
+					p.append(e)
+				}
+				results := p.wait()
+				last := uint64(results[len(results)-1].receipt.ID.Sequence)
+				for was := stored.Load(); was < last && !stored.CompareAndSwap(was, last); was = stored.Load() {
+				}
+			}
+		})
+	}
+	published := make(chan struct{})
+	go func() { wg.Wait(); close(published) }()
+	for over := false; !over; {
+		select {
+		case <-published:
+			over = true
+		default:
+		}
+		least := inbox.Position(stored.Load())
+		sum := tr.summary("c", inbox.SummaryQuery{Max: 3})
+		if sum.Position < least {
+			tr.Fatalf("the summary goes to %d, and %d was stored", sum.Position, least)
+		}
+		all := tr.walk(tr.inboxOf("c"), inbox.Query{Before: inbox.Bound{Position: sum.Position + 1}})
+		isSummary(tr, "c", sum, inbox.SummaryQuery{}, all)
+		if tr.Failed() {
+			break
+		}
+	}
+	<-published
 }
