@@ -118,7 +118,7 @@ func (g *commitGroup) inHistory(stored *badger.Txn, id inbox.Position) (m archiv
 	}
 	m.envelope.ID = inbox.MessageID{Sequence: id, Store: s.id}
 	for _, h := range s.histories.all {
-		if h.keepUntil(m.envelope) > g.now.UnixMilli() && s.has(stored, h.incarnation, id, nil) {
+		if h.keepUntil(m.envelope) > g.now.UnixMilli() && id > s.sweptOf(stored, h.incarnation) && s.has(stored, h.incarnation, id, nil) {
 			return m, nil
 		}
 	}

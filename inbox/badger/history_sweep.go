@@ -3,110 +3,138 @@ package badger
 import (
 	"errors"
 	"fmt"
+	"sort"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// A body that a history refers to stays until that lets go of it, so it has no
-// time after which Badger may drop it, but that of the message. The references in
-// inboxes do have one, and those that Badger drops are never counted down. So when the
-// last history lets go of a body, and others refer to it still or seem to, it gets the
-// time by which all of those are gone.
+// outgrownAtOnce bounds how many messages of one history a round of the sweeper
+// deletes for their age, so that others have their turn.
+const outgrownAtOnce = 200_000
 
-// retire gives such a time to the bodies that are let go of with the batch. Cost: a
-// look at each, and a copy of those that others seem to refer to.
-func (b *sweepBatch) retire() error {
-	s := b.w.s
-	if len(b.released) == 0 || s.retention <= 0 {
-		return nil
-	}
-	var group []uint64
-	size := int64(0)
-	put := func() error {
-		defer func() { group, size = group[:0], 0 }()
-		return s.do(s.background, "let go of messages", func(g *commitGroup) error { return g.retire(group) })
-	}
-	for seq := range b.released {
-		bytes, err := b.retired(seq)
-		if err == nil && size+bytes > pageBytes {
-			err = put()
+// sweepHistories deletes what is older than histories keep, or more.
+func (w *sweeper) sweepHistories(b *sweepBatch) error {
+	for _, h := range w.s.histories.all {
+		swept, upTo, err := w.s.outgrown(h)
+		if err == nil && upTo > swept {
+			err = w.sweepHistory(b, h, swept, upTo)
 		}
 		if err != nil {
-			return fmt.Errorf("let go of messages: %w", err)
-		}
-		if bytes > 0 {
-			group, size = append(group, seq), size+bytes
-		}
-	}
-	if len(group) == 0 {
-		return nil
-	}
-	return put()
-}
-
-// retired returns the size of a body that is to get a time, 0 if it is not: nobody
-// else refers to it, or another history does, or it has one.
-func (b *sweepBatch) retired(seq uint64) (size int64, err error) {
-	err = b.w.s.view(func(txn *badger.Txn) error {
-		body := numberKey(prefixBody, seq)
-		item, err := txn.Get(body)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return nil
-		}
-		if err != nil || item.ExpiresAt() != 0 {
-			return err
-		}
-		left, _, err := references(txn, body, numberKey(prefixCount, seq))
-		if err != nil || left.references <= b.bodies[seq] {
-			return err
-		}
-		for _, h := range b.w.s.histories.all {
-			if b.w.s.has(txn, h.incarnation, inbox.Position(seq), b.blocks) {
-				return nil
-			}
-		}
-		size = item.EstimatedSize()
-		return nil
-	})
-	return size, err
-}
-
-// has reports whether an inbox has an entry at p in a block that is not among some.
-func (s *Store) has(txn *badger.Txn, inc incarnation, p inbox.Position, but map[string]bool) (found bool) {
-	it := blocksOf(txn, inc)
-	defer it.Close()
-	if it.Seek(blockKey(inc, p)); !it.Valid() || but[string(it.Item().Key())] {
-		return false
-	}
-	entries := s.readEntries(it.Item())
-	for e, ok := entries.next(); ok && e.position <= p; e, ok = entries.next() {
-		found = e.position == p
-	}
-	return found
-}
-
-// retire gives bodies the time by which no inbox can have them any more. They are read
-// here, for what stands there may be a mark by now.
-func (g *commitGroup) retire(bodies []uint64) error {
-	until := g.now.Add(g.s.retention).UnixMilli()
-	for _, seq := range bodies {
-		body, count := numberKey(prefixBody, seq), numberKey(prefixCount, seq)
-		for _, key := range [][]byte{body, count} {
-			item, err := g.txn.Get(key)
-			if errors.Is(err, badger.ErrKeyNotFound) {
-				continue
-			}
-			var value []byte
-			if err == nil {
-				value, err = item.ValueCopy(nil)
-			}
-			if err != nil {
-				return err
-			}
-			g.putUntil(key, value, until)
+			return fmt.Errorf("history of %q: %w", h.Filter, err)
 		}
 	}
 	return nil
+}
+
+// sweepHistory deletes the blocks of a history up to a position, and notes that
+// everything up to there is gone: that of a block that goes on behind it too.
+func (w *sweeper) sweepHistory(b *sweepBatch, h *history, swept, upTo inbox.Position) error {
+	b.history = true
+	err := b.finished(h.incarnation, swept, upTo, 0, nil, nil)
+	if err == nil {
+		err = b.flush()
+	}
+	b.history = false
+	if err != nil {
+		return err
+	}
+	return w.s.do(w.s.background, "note swept history", func(g *commitGroup) error {
+		g.put(numberKey(prefixState, uint64(h.incarnation)), appendProgress(nil, progressRecord{swept: upTo}))
+		g.s.indexer.hint(indexWork{clean: true, swept: upTo}, h.incarnation)
+		return nil
+	})
+}
+
+// outgrown returns up to where a history is swept, and up to where it is not to be kept
+// any more.
+func (s *Store) outgrown(h *history) (swept, upTo inbox.Position, err error) {
+	if h.Keep == 0 && h.Bytes == 0 {
+		return 0, 0, nil
+	}
+	visible := inbox.Position(s.visible.Load())
+	err = s.view(func(txn *badger.Txn) (err error) {
+		swept = s.sweptOf(txn, h.incarnation)
+		upTo = swept
+		if h.Keep > 0 {
+			upTo = s.tooOld(txn, h, swept, visible)
+		}
+		if h.Bytes > 0 {
+			var most inbox.Position
+			most, err = s.tooMuch(txn, h, upTo, visible)
+			upTo = max(upTo, most)
+		}
+		return err
+	})
+	return swept, upTo, err
+}
+
+// tooOld returns up to where all messages of a history behind a position are too old.
+// One of the future, as when the clock was wrong, does not hold up those behind it.
+func (s *Store) tooOld(txn *badger.Txn, h *history, after, visible inbox.Position) (upTo inbox.Position) {
+	upTo = after
+	now := time.Now()
+	old, future := now.UnixMilli()-h.Keep, now.Add(24*time.Hour).UnixMilli()
+	it := blocksOf(txn, h.incarnation)
+	defer it.Close()
+	n := 0
+	for it.Seek(blockKey(h.incarnation, after+1)); it.Valid() && n < outgrownAtOnce; it.Next() {
+		entries := s.readEntries(it.Item())
+		for e, ok := entries.next(); ok; e, ok = entries.next() {
+			if e.position <= after {
+				continue
+			}
+			n++
+			t := int64(0) // of what is gone already
+			s.kept(txn, e.position, func(e *inbox.Envelope) bool { t = e.Time; return false })
+			switch {
+			case t <= old && e.position <= visible:
+				upTo = e.position
+			case t < future || e.position > visible:
+				return upTo
+			}
+		}
+	}
+	return upTo
+}
+
+// tooMuch returns up to where the messages of a history behind a position are to go,
+// for those that follow are as much as it keeps. While its index is far behind, that is
+// not known, and nothing goes.
+func (s *Store) tooMuch(txn *badger.Txn, h *history, after, visible inbox.Position) (inbox.Position, error) {
+	lists, err := s.openLists(txn, h.incarnation, visible)
+	var behind behindError
+	switch {
+	case errors.As(err, &behind):
+		s.indexer.hint(indexWork{index: true}, h.incarnation)
+		return after, nil
+	case errors.Is(err, errNotIndexed), errors.Is(err, inbox.ErrDamaged): // which is seen to
+		return after, nil
+	case err != nil:
+		return after, err
+	}
+	defer lists.close()
+	all := lists.list(listID{kind: listAll})
+	base := all.upTo(after)
+	size := func(t tally) int64 {
+		t = t.minus(base)
+		return int64(t.bytes) + int64(t.messages)*int64(emptyEnvelope)
+	}
+	excess := size(all.upTo(endless)) - h.Bytes
+	upTo := after
+	for r := all.record(after + 1); r != nil && excess > 0; r = all.record(upTo + 1) {
+		if size(r.total()) < excess {
+			upTo = r.last()
+			continue
+		}
+		n := sort.Search(r.n, func(i int) bool { return size(r.tally(i+1)) >= excess })
+		upTo = r.position(n)
+		break
+	}
+	if lists.err != nil {
+		return after, nil
+	}
+	return upTo, nil
 }

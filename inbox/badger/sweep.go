@@ -179,6 +179,9 @@ func (w *sweeper) sweep() {
 	if err := w.sweepStreams(b); err != nil {
 		w.report(0, err)
 	}
+	if err := w.sweepHistories(b); err != nil {
+		w.report(0, err)
+	}
 }
 
 func (w *sweeper) report(inc incarnation, err error) {

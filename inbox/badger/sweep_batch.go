@@ -205,6 +205,9 @@ func (b *sweepBatch) count() (map[string]counter, error) {
 			if counted {
 				counts[string(count)] = counter{}
 			}
+			if item, err := txn.Get(body); err == nil {
+				b.w.deleted += item.EstimatedSize()
+			}
 		}
 		return nil
 	})
