@@ -53,11 +53,6 @@ type onDisk struct {
 	options badger.Options
 }
 
-func openDisk(t testing.TB, dir string) inbox.Store {
-	t.Helper()
-	return openStore(t, badger.Options{Dir: dir})
-}
-
 func openStore(t testing.TB, o badger.Options) inbox.Store {
 	t.Helper()
 	o.Reserve = -1

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
@@ -325,4 +326,47 @@ func TestFromPullToPush(t *testing.T) {
 			phone.Silent(0)
 		})
 	}
+}
+
+// What was delivered in pull mode and never acknowledged but by a request is finished
+// when push mode begins, and the backlog is not held up by it.
+func TestToPushWithNothingLeftOpen(t *testing.T) {
+	b := start(t, setting{})
+	b.subscribed(v5("phone"), "a", 1)
+	publisher := b.dial(clean("publisher"))
+	publisher.PublishAndWait("a", "waits", 1)
+	phone := b.dial(manual(saying(v5("phone"), "inbox-mode", "pull")))
+	publisher.PublishAndWait("a", "delivered", 1)
+	phone.NextOn("a")
+	page := ask[pull.MessagesAnswer](t, phone, "pull", pull.PullRequest{Order: "desc", Limit: 1})
+	ask[pull.AckAnswer](t, phone, "ack", pull.AckRequest{IDs: []string{page.Messages[0].ID}})
+	phone.Cut()
+
+	phone = b.dial(saying(v5("phone"), "inbox-mode", "push"))
+	if pk := phone.NextOn("a"); string(pk.Payload) != "waits" {
+		t.Errorf("got %s", mqtttest.Describe(pk))
+	}
+	unread(t, phone, 0)
+}
+
+// What was read by a request is not delivered any more, however much of it there is.
+func TestWhatWasReadIsNotDelivered(t *testing.T) {
+	b := start(t, setting{Options: hooks.Options{Window: 8, PageMessages: 5}})
+	b.subscribed(v5("phone"), "a", 1)
+	b.fill(200, func(i int) *inbox.Envelope {
+		return &inbox.Envelope{Topic: "a", Payload: []byte(strconv.Itoa(i)), QoS: 1, Client: "publisher"}
+	})
+	phone := b.dial(manual(v5("phone")))
+	delivered := phone.Collect(8)
+	if n := ask[pull.AckAnswer](t, phone, "ack", pull.AckRequest{All: true}); n.Acknowledged != 200 {
+		t.Errorf("%d are acknowledged", n.Acknowledged)
+	}
+	for _, pk := range delivered {
+		phone.Ack(pk)
+	}
+	b.dial(clean("publisher")).PublishAndWait("a", "next", 1)
+	if pk := phone.NextOn("a"); string(pk.Payload) != "next" {
+		t.Errorf("got %s", mqtttest.Describe(pk))
+	}
+	unread(t, phone, 1)
 }

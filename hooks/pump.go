@@ -185,6 +185,9 @@ func (s *session) redeliver(ctx context.Context) error {
 			}
 		}
 	}
+	if len(open) > 0 {
+		s.save() // Next may wait for what was dropped to be finished
+	}
 	return nil
 }
 
