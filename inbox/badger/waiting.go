@@ -70,16 +70,25 @@ func (h *handle) changeProgress(what string, change func(*commitGroup)) error {
 	return err
 }
 
+// arrived returns the position of the last entry there is so far. Others come at any
+// time, so whoever decides about them asks once.
+func (h *handle) arrived() inbox.Position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last
+}
+
 // wait has everything wait that is stored and was not sent.
 func (h *handle) wait(r progressRecord) (progressRecord, error) {
-	some, err := h.hasAny(r.Sent, h.last)
+	last := h.arrived()
+	some, err := h.hasAny(r.Sent, last)
 	if err != nil {
 		return r, err
 	}
 	if some {
-		r.waiting = r.waiting.Add(inbox.Span{After: r.Sent, Through: h.last})
+		r.waiting = r.waiting.Add(inbox.Span{After: r.Sent, Through: last})
 	}
-	r.Sent = h.last
+	r.Sent = last
 	if len(r.waiting) <= mostWaiting {
 		return r, nil // what is stored says the same of what is unread
 	}
@@ -191,11 +200,12 @@ func (h *handle) startAgain(r progressRecord) (progressRecord, error) {
 	if err != nil {
 		return r, fmt.Errorf("start again: %w", err)
 	}
-	after = min(max(after, a.kept, r.swept), h.last)
-	all := r.unfinished(h.last).Add(inbox.Span{After: after, Through: h.last})
+	last := h.arrived()
+	after = min(max(after, a.kept, r.swept), last)
+	all := r.unfinished(last).Add(inbox.Span{After: after, Through: last})
 	err = h.changeProgress("start again", func(g *commitGroup) {
 		g.forgetAcked(h.incarnation, after)
-		r.Open, r.Sent, r.waiting = nil, h.last, all
+		r.Open, r.Sent, r.waiting = nil, last, all
 		switch {
 		case h.mode == inbox.ModePull && len(all) > mostWaiting:
 			r = g.joinWaiting(h.incarnation, r)

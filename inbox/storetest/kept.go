@@ -106,6 +106,7 @@ var keptClauses = []struct {
 	{"mode/many stretches", unreadOnly, modeManyStretches},
 	{"mode/given up", unreadOnly, modeGivenUp},
 	{"mode/in a group", unreadOnly, modeInGroup},
+	{"mode/while others publish", unreadOnly, modeWhileOthersPublish},
 
 	{"from/everything", aDay, fromEverything},
 	{"from/bounds", aDay, fromBounds},

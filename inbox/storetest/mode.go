@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -321,4 +322,36 @@ func modeInGroup(tr *trial) {
 	}
 	push = tr.inMode(members[0], inbox.ModePush)
 	push.only(which(messages, inbox.Selection{Sender: "bob"})...)
+}
+
+// However the moment at which the inbox is opened falls among those at which others
+// publish, every message waits or is delivered.
+func modeWhileOthersPublish(tr *trial) {
+	tr.reader("c")
+	want := numbers("m", size(2000, 500))
+	other := tr.publisher()
+	var publishing sync.WaitGroup
+	publishing.Go(func() {
+		for i, payload := range want {
+			other.append(message("a", 1, payload))
+			if i%10 == 9 {
+				other.wait()
+			}
+		}
+	})
+	for i := range 20 {
+		o := inbox.OpenOptions{Expiry: lasting, Mode: inbox.ModePull}
+		if i%5 == 4 {
+			o.From = &inbox.Bound{}
+		}
+		c := tr.connectWith("c", o)
+		if i%2 == 0 {
+			c.close(lasting)
+		}
+	}
+	publishing.Wait()
+	other.stored(0)
+	tr.unread("c", want...)
+	tr.restart()
+	tr.unread("c", want...)
 }
