@@ -13,7 +13,8 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
 )
 
-// A chat app connects, and shows first how much is unread, then what.
+// A chat app connects, and shows first how much is unread. When the connection was lost and
+// is back (OnConnectionUp), it asks again: what was stored meanwhile waits, too.
 func Example() {
 	ctx := context.Background()
 	broker, err := url.Parse("mqtt://localhost:1883")
