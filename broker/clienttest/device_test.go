@@ -13,6 +13,7 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/client"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
 )
 
 // device is a Go program with an inbox, over autopaho.
@@ -109,6 +110,24 @@ func (d *device) publish(topic string, payloads ...string) (ids []string) {
 		ids = append(ids, receipt.ID)
 	}
 	return ids
+}
+
+// unread returns what is unread, without acknowledging it.
+func (d *device) unread() (payloads []string) {
+	d.t.Helper()
+	for m, err := range d.inbox.Messages(d.t.Context(), pull.PullRequest{Ack: new(false)}) {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		payloads = append(payloads, string(m.Content()))
+	}
+	return payloads
+}
+
+// away makes a session that is subscribed, and leaves.
+func away(t *testing.T, b *brokertest.Broker, id, filter string) {
+	t.Helper()
+	connectDevice(t, b, deviceOptions{id: id, subscribe: filter}).disconnect()
 }
 
 // numbered returns the numbers from one to another, with what stands before them.

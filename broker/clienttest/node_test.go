@@ -3,7 +3,6 @@ package clienttest
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -70,39 +69,53 @@ func connectApp(t *testing.T, b *brokertest.Broker, id, dir string) *app {
 	return a
 }
 
-// try has the app do something, and reads the result into what it points to.
-func (a *app) try(order string, w with, result any) error {
+// tell has the app do something, and result reads what came of it.
+func (a *app) tell(order string, w with) {
 	a.t.Helper()
 	line := maps.Clone(w)
 	if line == nil {
 		line = with{}
 	}
 	line["do"] = order
+	if err := json.NewEncoder(a.in).Encode(line); err != nil {
+		a.t.Fatalf("the app has ended: %v\n%s", err, a.stderr.String())
+	}
+}
+
+func (a *app) result(into any) error {
+	a.t.Helper()
 	var answer struct {
 		Result json.RawMessage
 		Error  string
 		Code   any
 	}
-	if err := errors.Join(json.NewEncoder(a.in).Encode(line), a.out.Decode(&answer)); err != nil {
+	if err := a.out.Decode(&answer); err != nil {
 		a.t.Fatalf("the app has ended: %v\n%s", err, a.stderr.String())
 	}
 	if answer.Error != "" {
-		return fmt.Errorf("%s: %s (%v)", order, answer.Error, answer.Code)
+		return fmt.Errorf("%s (%v)", answer.Error, answer.Code)
 	}
-	if result == nil {
+	if into == nil {
 		return nil
 	}
-	if err := json.Unmarshal(answer.Result, result); err != nil {
-		a.t.Fatalf("%s: %s: %v", order, answer.Result, err)
+	if err := json.Unmarshal(answer.Result, into); err != nil {
+		a.t.Fatalf("%s: %v", answer.Result, err)
 	}
 	return nil
+}
+
+// try has the app do something, and reads the result into what it points to.
+func (a *app) try(order string, w with, result any) error {
+	a.t.Helper()
+	a.tell(order, w)
+	return a.result(result)
 }
 
 // do is try that must succeed.
 func (a *app) do(order string, w with, result any) {
 	a.t.Helper()
 	if err := a.try(order, w, result); err != nil {
-		a.t.Fatalf("%v\n%s", err, a.stderr.String())
+		a.t.Fatalf("%s: %v\n%s", order, err, a.stderr.String())
 	}
 }
 
