@@ -67,6 +67,7 @@ type acked struct {
 	s           *Store
 	incarnation incarnation
 	it          *badger.Iterator
+	upTo        inbox.Position            // what is behind this counts as if it were not
 	all         inbox.Spans               // whatever the pair
 	of          map[[2]string]inbox.Spans // by sender and topic
 }
@@ -78,7 +79,7 @@ func (s *Store) ackedIn(txn *badger.Txn, inc incarnation) *acked {
 		it.Close()
 		return nil
 	}
-	a := &acked{s: s, incarnation: inc, it: it, of: map[[2]string]inbox.Spans{}}
+	a := &acked{s: s, incarnation: inc, it: it, upTo: endless, of: map[[2]string]inbox.Spans{}}
 	a.all = a.spans(everyPair)
 	return a
 }
@@ -113,6 +114,9 @@ func readAcked(item *badger.Item) (s inbox.Spans, err error) {
 // covers reports whether an entry is acknowledged. What is so whatever its pair is
 // known, see all. Cost: 0.1 µs, and a seek for the first of each pair.
 func (a *acked) covers(e *inbox.Entry) bool {
+	if e.Position > a.upTo {
+		return false
+	}
 	if a.all.Contains(e.Position) {
 		return true
 	}

@@ -13,12 +13,12 @@ var asked = []string{"pull", "acknowledge", "summary", "mode", "from", "group"}
 
 func TestContractKept(t *testing.T) {
 	storetest.RunKept(t, func(t *testing.T, dir string, k storetest.Keeping) inbox.Store {
-		return verifying(t, badger.Options{Dir: dir, History: k.History})
+		return verifying(t, badger.Options{Dir: dir, History: k.History, Rewind: k.Rewind})
 	}, asked...)
 }
 
 func TestContractKeptInStreams(t *testing.T) {
 	storetest.RunKept(t, func(t *testing.T, dir string, k storetest.Keeping) inbox.Store {
-		return verifying(t, badger.Options{Dir: dir, History: k.History, Pull: []string{"#"}})
+		return verifying(t, badger.Options{Dir: dir, History: k.History, Rewind: k.Rewind, Pull: []string{"#"}})
 	}, asked...)
 }

@@ -29,6 +29,7 @@ import (
 //	s incarnation:8 kind:1 name:16 last:8 postings of one list, the last of which is at position last
 //	a incarnation:8 pair:16 through:8     what the receiver has acknowledged by itself, the last up to a position
 //	b incarnation:8 last:8                that a block has messages that were stored before
+//	T ms:8                                that everything up to a position was stored before that time
 const (
 	prefixMeta         = 'M'
 	prefixSession      = 'S'
@@ -46,6 +47,7 @@ const (
 	prefixList         = 's'
 	prefixAcked        = 'a'
 	prefixBehind       = 'b'
+	prefixStamp        = 'T'
 	prefixDeletion     = 'D'
 )
 

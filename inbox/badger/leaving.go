@@ -11,14 +11,17 @@ import (
 // had then matches too.
 type leaving struct {
 	filter string
-	until  inbox.Position // everything up to here was stored before
-	others []string       // the filters of those other subscriptions
+	of     inbox.Spans // where everything was that had not been sent; not empty
+	others []string    // the filters of those other subscriptions
 }
+
+// until returns up to where everything was stored before.
+func (l *leaving) until() inbox.Position { return l.of[len(l.of)-1].Through }
 
 // drops reports whether the message at p is given up.
 func (l *leaving) drops(p inbox.Position, topic string) bool {
 	matches := func(filter string) bool { return inbox.MatchTopic(filter, topic) }
-	return p <= l.until && matches(l.filter) && !slices.ContainsFunc(l.others, matches)
+	return l.of.Contains(p) && matches(l.filter) && !slices.ContainsFunc(l.others, matches)
 }
 
 func drops(all []leaving, p inbox.Position, topic string) bool {
@@ -30,10 +33,11 @@ func drops(all []leaving, p inbox.Position, topic string) bool {
 // What it was sent is stored with it, so that a crash does not make that
 // look unsent.
 func (g *commitGroup) giveUpUnread(h *handle, filter string) {
-	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() {
+	of := h.notSent(g.s.sequence)
+	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() || len(of) == 0 {
 		return
 	}
-	l := leaving{filter: filter, until: g.s.sequence, others: g.s.filtersOf(h.member)}
+	l := leaving{filter: filter, of: of, others: g.s.filtersOf(h.member)}
 	all := append(slices.Clip(g.s.leavings[h.member]), l)
 	forgotten := all[:max(0, len(all)-mostLeavings)]
 	all = all[len(forgotten):]
@@ -60,6 +64,14 @@ func (h *handle) mayHaveUnread() bool {
 	return slices.ContainsFunc(h.sources, func(s *source) bool { return s.stream.head.Load() > uint64(h.last) })
 }
 
+// notSent returns where, up to a position, everything is that Next has not returned,
+// on this connection or an earlier one.
+func (h *handle) notSent(upTo inbox.Position) inbox.Spans {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.waiting.Add(inbox.Span{After: h.returned, Through: upTo})
+}
+
 // filtersOf returns the filters by which m gets messages.
 func (s *Store) filtersOf(m inbox.Member) (filters []string) {
 	for _, sub := range append(s.index.Subscriptions(m), s.streams.members.Subscriptions(m)...) {
@@ -68,15 +80,14 @@ func (s *Store) filtersOf(m inbox.Member) (filters []string) {
 	return filters
 }
 
-// leftUntil returns up to where m has given up what it had by a filter, 0 if it
-// has not.
-func (s *Store) leftUntil(m inbox.Member, filter string) (p inbox.Position) {
+// left returns where m has given up what it had by a filter.
+func (s *Store) left(m inbox.Member, filter string) (of inbox.Spans) {
 	for _, l := range s.leavings[m] {
 		if l.filter == filter {
-			p = max(p, l.until)
+			of = of.Union(l.of)
 		}
 	}
-	return p
+	return of
 }
 
 // loadedLeavings finds the other subscriptions of those that were given up, after a
@@ -86,22 +97,22 @@ func (s *Store) leftUntil(m inbox.Member, filter string) (p inbox.Position) {
 func loadedLeavings(all []leaving, filters []string) {
 	for i := range all {
 		l := &all[i]
-		isLast := !slices.ContainsFunc(all, func(other leaving) bool { return other.filter != l.filter && other.until >= l.until })
+		isLast := !slices.ContainsFunc(all, func(other leaving) bool { return other.filter != l.filter && other.until() >= l.until() })
 		l.others = slices.DeleteFunc(slices.Clone(filters), func(f string) bool { return isLast && f == l.filter })
 	}
 }
 
 // settleLeavings forgets the subscriptions of h's session that were given up and
-// of which nothing is left.
+// of which nothing is left, or can be had again.
 func (g *commitGroup) settleLeavings(h *handle) {
 	all := g.s.leavings[h.member]
 	if len(all) == 0 {
 		return
 	}
-	done := h.finishedDurably()
+	done := min(h.finishedDurably(), g.s.keptBehind())
 	var rest, gone []leaving
 	for _, l := range all {
-		if l.until <= done {
+		if l.until() <= done {
 			gone = append(gone, l)
 		} else {
 			rest = append(rest, l)

@@ -38,6 +38,9 @@ func (s *Store) load() (left leftovers, err error) {
 			return err
 		}
 		s.loadDeletions(txn)
+		if err := s.loadStamps(txn); err != nil {
+			return err
+		}
 		left, err = s.loadSessions(txn)
 		return err
 	})

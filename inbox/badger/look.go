@@ -13,10 +13,11 @@ import (
 // outlook is where an inbox is, and who has it, as the committer knows it at one
 // moment.
 type outlook struct {
-	reading // with sources of its own
-	upTo    inbox.Position
-	member  inbox.Member
-	owner   *handle // nil while the receiver is away
+	reading  // with sources of its own
+	upTo     inbox.Position
+	member   inbox.Member
+	owner    *handle // nil while the receiver is away
+	wentBack int     // the store's
 
 	// Of a session in memory; of others it is on disk.
 	inMemory bool
@@ -43,7 +44,7 @@ func mayBeAsked(r inbox.Receiver) bool {
 
 func (g *commitGroup) look(m inbox.Member) outlook {
 	s, sess := g.s, g.s.sessions.at(m)
-	o := outlook{upTo: s.sequence, member: m, owner: sess.owner(), inMemory: !sess.stored()}
+	o := outlook{upTo: s.sequence, member: m, owner: sess.owner(), wentBack: s.wentBack, inMemory: !sess.stored()}
 	o.reading = reading{receiver: sess.receiver(), incarnation: sess.incarnation, leavings: s.leavings[m]}
 	for _, st := range s.streams.of(m) {
 		o.sources = append(o.sources, s.sources(m, st)...)
@@ -96,6 +97,20 @@ func (s *Store) unread(txn *badger.Txn, o outlook) (*unread, error) {
 
 func (u *unread) close() { u.acked.close() }
 
+// withRead adds what was acknowledged and can be had again.
+func (u *unread) withRead() error {
+	kept := u.s.keptBehind()
+	if kept >= u.upTo {
+		return nil
+	}
+	u.within = u.within.Add(inbox.Span{After: kept, Through: u.upTo})
+	if u.acked != nil {
+		u.acked.upTo = kept
+	}
+	_, err := u.fromJoining()
+	return err
+}
+
 // each calls do with the unread entries behind one position and up to another, in
 // order or, with back, in the reverse, until it returns false. It is called with those
 // too whose time is over. Cost: that of a page, and 0.3 µs for each entry, 1 µs if its
@@ -107,7 +122,7 @@ func (u *unread) each(ctx context.Context, after, upTo inbox.Position, back bool
 // eachIn is each for some of what is unread. A place without entries costs a seek.
 func (u *unread) eachIn(ctx context.Context, within inbox.Spans, after, upTo inbox.Position, back bool, do func(met) bool) error {
 	m := u.s.merge(u.txn, u.reading, part{
-		after: after, upTo: min(upTo, u.upTo), back: back, within: &within, acked: u.acked, sent: openSpans(u.progress.Open),
+		after: after, upTo: min(upTo, u.upTo), back: back, within: &within, acked: u.acked,
 	})
 	defer m.close()
 	for n := 1; ; n++ {

@@ -45,7 +45,7 @@ func (g *commitGroup) subscribe(h *handle, sub inbox.Subscription) (existed bool
 func (s *Store) mayChange(m inbox.Member, subs []inbox.Subscription) bool {
 	for _, sub := range subs {
 		st := s.streams.byFilter[sub.Filter]
-		if st == nil || !st.past[m].isFull() {
+		if st == nil || !st.past[m].isFull(st.position(m)) {
 			continue
 		}
 		if was, member := s.streams.members.Subscription(m, sub.Filter); !member || was != withoutHandling(sub) {
@@ -80,7 +80,7 @@ func (g *commitGroup) join(m inbox.Member, st *stream, sub inbox.Subscription) {
 	s := g.s
 	s.streams.members.Subscribe(m, sub)
 	st.put(m, s.sequence)
-	if st.position(m) < s.sequence { // it has not finished what it read before
+	if st.position(m) < s.sequence || st.past[m] != nil { // it has not finished what it read before, or can have it again
 		s.streams.pastOf(m, st).since = s.sequence
 	}
 	g.putSubscription(m, sub.Filter)
@@ -109,11 +109,34 @@ func (g *commitGroup) leave(m inbox.Member, filter string) (was bool) {
 // endSegment has m read a stream to here, with the options that it had, unless
 // there is nothing to be read.
 func (g *commitGroup) endSegment(m inbox.Member, st *stream, sub inbox.Subscription) {
-	since := st.since(m)
+	since := g.since(m, st)
 	p := g.s.streams.pastOf(m, st)
-	if inbox.Position(st.head.Load()) > since {
-		p.segments = append(slices.Clip(p.segments), segment{since: since, until: g.s.sequence, sub: sub})
+	if inbox.Position(st.head.Load()) <= since {
+		return
 	}
+	for len(p.segments) >= mostSegments && p.segments[0].until <= st.position(m) {
+		p.segments = p.segments[1:] // that cannot be had again any more
+	}
+	p.segments = append(slices.Clip(p.segments), segment{since: since, until: g.s.sequence, sub: sub})
+}
+
+// since returns from where on the present membership of m is to be read: if what is
+// finished can be had again, from where it began.
+func (g *commitGroup) since(m inbox.Member, st *stream) inbox.Position {
+	since := st.since(m)
+	if g.s.rewind <= 0 {
+		return since
+	}
+	if p := st.past[m]; p != nil {
+		return p.since
+	}
+	stored := g.s.db.NewTransaction(false)
+	defer stored.Discard()
+	sub, err := readSubscription(stored, g.s.sessions.at(m).incarnation, st.filter)
+	if err != nil || !sub.member {
+		return since // as when it has joined in this group
+	}
+	return min(since, sub.since)
 }
 
 // reread has m, if it is connected, read a stream as it is said now.
@@ -172,7 +195,9 @@ func (g *commitGroup) settlePast(m inbox.Member, st *stream, finished inbox.Posi
 			st.readers.remove(m)
 		}
 	}
-	g.putSubscription(m, st.filter)
+	r, ok := s.subscription(m, st.filter)
+	r.since = min(r.since, p.since)
+	g.putSubscriptionRecord(m, r, ok)
 	g.reread(m, st)
 }
 

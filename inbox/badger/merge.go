@@ -27,7 +27,6 @@ type part struct {
 	back        bool         // the last comes first
 	within      *inbox.Spans // those here alone; nil for all
 	acked       *acked       // those that are not acknowledged; nil for all
-	sent        inbox.Spans  // those that are not given up, unless they are here
 }
 
 // track is one place to read from.
@@ -163,10 +162,7 @@ func (m *merger) next() (e met, ok bool) {
 
 // isMeant reports whether an entry was neither given up nor acknowledged.
 func (m *merger) isMeant(e *inbox.Entry) bool {
-	if drops(m.from.leavings, e.Position, e.Envelope.Topic) && !m.part.sent.Contains(e.Position) {
-		return false
-	}
-	return m.part.acked == nil || !m.part.acked.covers(e)
+	return !drops(m.from.leavings, e.Position, e.Envelope.Topic) && (m.part.acked == nil || !m.part.acked.covers(e))
 }
 
 // wanted returns the first position at p or after it where an entry may be that is

@@ -96,7 +96,7 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 	if !resumed {
 		h.position = s.sequence
 	} else if o.From != nil {
-		h.again = &again{from: *o.From, outlook: g.look(m), kept: endless}
+		h.again = &again{from: *o.From, outlook: g.look(m), kept: s.keptBehind()}
 	}
 	sess.setOwner(h)
 	g.attach(h)

@@ -46,6 +46,11 @@ type Options struct {
 	// was last open, and is not now, is deleted.
 	History []inbox.Kept
 
+	// Rewind is how long after it was stored what a receiver has acknowledged is kept,
+	// so that it can be had again by one that starts again, see
+	// [inbox.OpenOptions.From], but no longer than Retention. 0 means not at all.
+	Rewind time.Duration
+
 	// LockWait is how long Open waits for another process to let go of the
 	// directory. 0 means 3 s; negative means not at all.
 	LockWait time.Duration

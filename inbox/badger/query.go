@@ -18,6 +18,11 @@ const (
 // and counting what remains.
 func (s *Store) Pull(ctx context.Context, r inbox.Receiver, q inbox.Query) (page inbox.Page, err error) {
 	err = s.ask(ctx, r, func(u *unread) error {
+		if q.Read {
+			if err := u.withRead(); err != nil {
+				return err
+			}
+		}
 		after, upTo, err := u.bounds(q)
 		if err != nil {
 			return err

@@ -139,7 +139,7 @@ func (g *commitGroup) settle(o outlook, was progressRecord, finished inbox.Posit
 	switch {
 	case err != nil:
 		return false, err
-	case sess.owner() != o.owner || !bytes.Equal(appendProgress(nil, now), appendProgress(nil, was)):
+	case sess.owner() != o.owner || g.s.wentBack != o.wentBack || !bytes.Equal(appendProgress(nil, now), appendProgress(nil, was)):
 		return true, nil // something has changed
 	}
 	h := sess.owner()

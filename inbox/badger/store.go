@@ -25,6 +25,7 @@ type Store struct {
 	log  *slog.Logger
 
 	retention time.Duration // negative for ever
+	rewind    time.Duration // 0 for not at all
 	keepQoS0  bool
 
 	queue   *queue
@@ -35,6 +36,7 @@ type Store struct {
 	turns   *turns // of acknowledging
 
 	visible        atomic.Uint64   // a reader that begins now finds everything that will ever be at this position or before
+	keepFrom       atomic.Uint64   // see keptBehind
 	background     context.Context // of the sweeper's operations, and the indexer's
 	stopBackground context.CancelFunc
 	closing        chan struct{} // closed when Close begins
@@ -59,6 +61,7 @@ type Store struct {
 	histories      histories // but all of it, once the store is open
 	leavings       map[inbox.Member][]leaving
 	wentBack       int                       // how often a session has gone back to what it had finished
+	stamps         []stamp                   // ascending
 	indexes        map[incarnation]*indexing // of those inboxes and streams that have one
 	sequence       inbox.Position            // given last
 	sequenceEnd    inbox.Position            // taken from the store up to here
@@ -88,7 +91,7 @@ func Open(o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store in %s: %w", o.Dir, err)
 	}
 	s := &Store{
-		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, keepQoS0: o.KeepQoS0,
+		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, rewind: o.Rewind, keepQoS0: o.KeepQoS0,
 		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), turns: newTurns(),
 		streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{}, indexes: map[incarnation]*indexing{},
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),

@@ -68,8 +68,11 @@ type past struct {
 // refused another until it has read on.
 const mostSegments = 256
 
-// isFull reports whether there is no room for another change.
-func (p *past) isFull() bool { return p != nil && len(p.segments) >= mostSegments }
+// isFull reports whether there is no room for another change, if everything up to a
+// position is finished.
+func (p *past) isFull(finished inbox.Position) bool {
+	return p != nil && len(p.segments) >= mostSegments && p.segments[len(p.segments)-mostSegments].until > finished
+}
 
 // streamQoS marks the subscription of a stream in the index: no client can have
 // it.
@@ -148,6 +151,15 @@ func (st *stream) position(m inbox.Member) inbox.Position {
 func (st *stream) since(m inbox.Member) inbox.Position {
 	if p := st.past[m]; p != nil {
 		return max(p.since, st.position(m))
+	}
+	return st.position(m)
+}
+
+// joined is where the present membership of m begins, as far as it is known: or a later
+// position up to which it has finished everything.
+func (st *stream) joined(m inbox.Member) inbox.Position {
+	if p := st.past[m]; p != nil {
+		return p.since
 	}
 	return st.position(m)
 }

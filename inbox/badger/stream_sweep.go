@@ -17,6 +17,7 @@ type streamSweep struct {
 // sweepStreams deletes what all readers of a stream have passed.
 func (w *sweeper) sweepStreams(b *sweepBatch) error {
 	all, err := run(w.s.background, w.s, "look for finished streams", func(g *commitGroup) ([]streamSweep, error) {
+		g.readClock()
 		return g.streamsToSweep(), nil
 	})
 	if err != nil {
@@ -47,7 +48,7 @@ func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 		}
 		for m := range st.past {
 			if r := st.readers.of(m); r != nil {
-				g.settlePast(m, st, g.positionOf(r))
+				g.settlePast(m, st, min(g.positionOf(r), g.s.keptBehind()))
 			}
 		}
 		if g.shrink(st); t.byFilter[st.filter] != st {
@@ -60,7 +61,7 @@ func (g *commitGroup) streamsToSweep() (all []streamSweep) {
 			}
 			continue
 		}
-		if upTo := min(g.passed(st), head); upTo > st.swept {
+		if upTo := min(g.passed(st), head, g.s.keptBehind()); upTo > st.swept {
 			all = append(all, streamSweep{stream: st, known: true, swept: st.swept, upTo: upTo})
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -13,8 +15,9 @@ import (
 // under the session's incarnation and the filter:
 //
 //	[version, filter, qos, no local, retain as published, retain handling, identifier,
-//	 subscribed, member, since, left, past]
+//	 subscribed, member, since, left until, past, left]
 //
+// Earlier records end with past: then everything is left up to where that is said.
 // What is behind the identifier says how the session reads the stream of the
 // filter, if there is one; past is a string of uvarints, four for each segment:
 //
@@ -28,38 +31,42 @@ type subscriptionRecord struct {
 	subscribed bool           // otherwise it has left, and has not finished
 	member     bool           // of the stream, rather than in the index
 	since      inbox.Position // where the membership begins
-	left       inbox.Position // what was stored up to here is given up; 0 if nothing is
+	left       inbox.Spans    // what was stored there is given up
 	past       []segment
 }
 
 // subscription returns what m's session has of a filter, and whether that is
 // anything.
 func (s *Store) subscription(m inbox.Member, filter string) (r subscriptionRecord, ok bool) {
-	r.Filter, r.left = filter, s.leftUntil(m, filter)
+	r.Filter, r.left = filter, s.left(m, filter)
 	var sub inbox.Subscription
 	if sub, r.subscribed = s.index.Subscription(m, filter); r.subscribed {
 		r.Subscription = sub
 	}
 	if st := s.streams.byFilter[filter]; st != nil {
 		if sub, r.member = s.streams.members.Subscription(m, filter); r.member {
-			r.Subscription, r.subscribed, r.since = sub, true, st.since(m)
+			r.Subscription, r.subscribed, r.since = sub, true, st.joined(m)
 		}
 		if p := st.past[m]; p != nil {
 			r.past = p.segments
 		}
 	}
-	return r, r.subscribed || r.left > 0 || len(r.past) > 0
+	return r, r.subscribed || len(r.left) > 0 || len(r.past) > 0
 }
 
 // putSubscription writes what m's session has of a filter, or deletes it if that
 // is nothing.
 func (g *commitGroup) putSubscription(m inbox.Member, filter string) {
+	r, ok := g.s.subscription(m, filter)
+	g.putSubscriptionRecord(m, r, ok)
+}
+
+func (g *commitGroup) putSubscriptionRecord(m inbox.Member, r subscriptionRecord, ok bool) {
 	sess := g.s.sessions.at(m)
 	if !sess.stored() {
 		return
 	}
-	key := subscriptionKey(sess.incarnation, filter)
-	r, ok := g.s.subscription(m, filter)
+	key := subscriptionKey(sess.incarnation, r.Filter)
 	if !ok {
 		g.delete(key)
 		return
@@ -73,14 +80,18 @@ func (g *commitGroup) putSubscription(m inbox.Member, filter string) {
 }
 
 func appendSubscription(dst []byte, r subscriptionRecord) ([]byte, error) {
+	left, until := []byte(nil), inbox.Position(0)
+	if n := len(r.left); n > 0 {
+		left, until = inbox.AppendSpans(nil, r.left), r.left[n-1].Through
+	}
 	return appendRecord(dst, subscriptionVersion, r.Filter, uint64(r.QoS), r.NoLocal, r.RetainAsPublished,
-		uint64(r.RetainHandling), uint64(r.Identifier), r.subscribed, r.member, uint64(r.since), uint64(r.left), appendPast(nil, r.past))
+		uint64(r.RetainHandling), uint64(r.Identifier), r.subscribed, r.member, uint64(r.since), uint64(until), appendPast(nil, r.past), left)
 }
 
 // parseSubscription reads what appendSubscription has written. The filter points
 // into b.
 func parseSubscription(b []byte) (r subscriptionRecord, err error) {
-	d := openRecord("subscription", b, subscriptionVersion, 12)
+	d := openRecord("subscription", b, subscriptionVersion, 12, 13)
 	r = subscriptionRecord{
 		Subscription: inbox.Subscription{
 			Filter:            d.Text("filter"),
@@ -93,17 +104,40 @@ func parseSubscription(b []byte) (r subscriptionRecord, err error) {
 		subscribed: d.Bool("subscribed"),
 		member:     d.Bool("member"),
 		since:      inbox.Position(d.number("since")),
-		left:       inbox.Position(d.number("left")),
 	}
+	until := inbox.Position(d.number("left until"))
 	past := d.Bytes("past")
+	r.left = r.left.Add(inbox.Span{Through: until})
+	var left []byte
+	if d.fields > 12 {
+		left = d.Bytes("left")
+	}
 	if err := d.err(); err != nil {
 		return r, err
+	}
+	if len(left) > 0 {
+		if r.left, _, err = inbox.ParseSpans(left); err != nil {
+			return r, fmt.Errorf("read subscription record: left: %w", err)
+		}
 	}
 	if len(past) == 0 {
 		return r, nil
 	}
 	r.past, err = parsePast(past, strings.Clone(r.Filter))
 	return r, err
+}
+
+// readSubscription reads what a session has of a filter.
+func readSubscription(txn *badger.Txn, inc incarnation, filter string) (r subscriptionRecord, err error) {
+	item, err := txn.Get(subscriptionKey(inc, filter))
+	if err != nil {
+		return r, err
+	}
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return r, err
+	}
+	return parseSubscription(value)
 }
 
 func appendPast(dst []byte, past []segment) []byte {
@@ -155,8 +189,8 @@ func (s *Store) loadSubscription(m inbox.Member, r subscriptionRecord) error {
 	case r.subscribed:
 		s.index.Subscribe(m, r.Subscription)
 	}
-	if r.left > 0 {
-		s.leavings[m] = append(s.leavings[m], leaving{filter: strings.Clone(r.Filter), until: r.left})
+	if len(r.left) > 0 {
+		s.leavings[m] = append(s.leavings[m], leaving{filter: strings.Clone(r.Filter), of: r.left})
 	}
 	if !r.member && len(r.past) == 0 {
 		return nil

@@ -39,9 +39,11 @@ type sweeper struct {
 	nextAcked    incarnation // likewise for what was acknowledged without PUBACK
 	resumed      bool        // that is done
 	resumedAcked bool        // likewise
-	deleted      int64       // bytes since the last compaction
-	commits      int64       // of the store, when last looked at
-	flushed      bool        // the deletions are in tables: they can be compacted
+	rounds       int
+	resumedKept  inbox.Position // what needed not be kept then
+	deleted      int64          // bytes since the last compaction
+	commits      int64          // of the store, when last looked at
+	flushed      bool           // the deletions are in tables: they can be compacted
 }
 
 // sweep is how far one inbox has been swept.
@@ -159,13 +161,14 @@ func (w *sweeper) sweep() {
 			w.committed(nil, ended) // again next time; what is gone is passed over
 		}
 	}
-	if err := w.resume(); err != nil {
+	kept := w.s.keptBehind() // now: whoever goes back later goes no further
+	if err := w.resume(kept); err != nil {
 		w.report(0, err)
 	}
 	w.settleAcked()
 	moved := w.takeMoved()
 	for inc, sw := range moved {
-		if err := w.advance(b, inc, sw); err != nil {
+		if err := w.advance(b, inc, sw, kept); err != nil {
 			w.report(inc, err)
 			w.again(inc)
 		}
@@ -221,6 +224,10 @@ func (w *sweeper) takeMoved() map[incarnation]sweep {
 	return moved
 }
 
+// resumeEvery is after how many rounds all inboxes are looked at again, if what is
+// finished is kept for a time.
+const resumeEvery = 30
+
 // resumeAtOnce bounds how many sessions one round looks at for what the last
 // process left.
 const resumeAtOnce = 10_000
@@ -228,10 +235,17 @@ const resumeAtOnce = 10_000
 // resume has those inboxes swept that the last process ended before it swept, for
 // nothing says after a start that they have moved. It looks at the sessions that
 // have blocks, some in each round, until it has seen them all. Cost: about 6 µs
-// for each, in the background, once.
-func (w *sweeper) resume() error {
+// for each, in the background, once; again and again if what is finished is kept for
+// a time, which is over without a word too.
+func (w *sweeper) resume(kept inbox.Position) error {
+	if w.rounds++; w.resumed && w.rounds%resumeEvery == 0 && kept > w.resumedKept {
+		w.resumed, w.next = false, 0
+	}
 	if w.resumed {
 		return nil
+	}
+	if w.next == 0 {
+		w.resumedKept = kept
 	}
 	return w.s.view(func(txn *badger.Txn) error {
 		it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{prefixBlock}})
@@ -247,7 +261,7 @@ func (w *sweeper) resume() error {
 			r, err := readProgress(txn, inc)
 			if err != nil {
 				w.report(inc, err)
-			} else if st := r.sweepable(); first <= st.Sent {
+			} else if st := r.sweepable(); first <= min(st.Sent, kept) {
 				w.left(inc, r.swept, st)
 			}
 		}
@@ -265,12 +279,14 @@ func (w *sweeper) left(inc incarnation, swept inbox.Position, state inbox.State)
 		w.sessions[inc] = sw
 	}
 	if sw.state.Sent == 0 { // nothing later is known
-		sw.state, sw.moved = state, true
+		sw.state = state
 	}
+	sw.moved = true
 }
 
-// advance deletes the finished blocks of one inbox.
-func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) error {
+// advance deletes the finished blocks of one inbox, but for what is kept, behind a
+// position.
+func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep, kept inbox.Position) error {
 	open := make([]inbox.Position, len(sw.state.Open))
 	for i, d := range sw.state.Open {
 		open[i] = d.Position
@@ -284,7 +300,7 @@ func (w *sweeper) advance(b *sweepBatch, inc incarnation, sw sweep) error {
 		}
 	}
 	swept, held := sw.swept, still
-	err := b.finished(inc, sw.swept, sw.state.Sent, 0, open, func(last inbox.Position, kept []inbox.Position) {
+	err := b.finished(inc, sw.swept, min(sw.state.Sent, kept), 0, open, func(last inbox.Position, kept []inbox.Position) {
 		swept = last
 		held = append(held, kept...)
 	})

@@ -152,7 +152,7 @@ func (v *verifier) all(txn *badger.Txn) error {
 	v.streams, v.shared, v.missing = map[string]*verifiedStream{}, map[string]bool{}, map[inbox.Position]*missing{}
 	v.earlier = map[blockID]earlier{}
 	for _, step := range []func() error{
-		v.meta, v.sessions, v.subscriptions, v.states, v.marks, v.retained, v.acknowledged, v.behind, v.counts, v.blocks,
+		v.meta, v.sessions, v.subscriptions, v.states, v.marks, v.retained, v.acknowledged, v.stamps, v.behind, v.counts, v.blocks,
 		v.indexes, v.others,
 	} {
 		if err := step(); err != nil {

@@ -32,6 +32,23 @@ func (v *verifier) acknowledged() error {
 	})
 }
 
+// stamps reads the clock. It ascends with the time.
+func (v *verifier) stamps() error {
+	last := inbox.Position(0)
+	return v.each(prefixStamp, 9, func(r verified) {
+		t, err := parseStamp(r.key, r.value)
+		if err == nil && t.upTo < last {
+			err = fmt.Errorf("read clock: up to %d after %d: %w", t.upTo, last, inbox.ErrDamaged)
+		}
+		if err != nil {
+			v.damaged(r.key, err)
+			return
+		}
+		last = t.upTo
+		v.taken(r.key, "number", t.upTo)
+	})
+}
+
 // blockID names a block.
 type blockID struct {
 	incarnation incarnation

@@ -490,7 +490,7 @@ func TestVerifyExcuses(t *testing.T) {
 		}, func(s *Summary) { s.Entries-- }},
 		{"given up", func(d *damager) {
 			past := []segment{{since: x.streamed[0] - 1, until: x.streamed[1], sub: sub("news", 1)}}
-			d.subscription(x.slow, subscriptionRecord{Subscription: sub("news", 1), past: past, left: x.streamed[1]})
+			d.subscription(x.slow, subscriptionRecord{Subscription: sub("news", 1), past: past, left: inbox.Spans{{Through: x.streamed[1]}}})
 			d.drop(blockKey(x.stream, x.streamed[0]))
 			d.state(x.stream, x.streamed[0], inbox.State{})
 		}, func(s *Summary) { s.Entries-- }},

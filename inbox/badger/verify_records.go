@@ -168,7 +168,9 @@ func (v *verifier) subscriptions() error {
 
 func (v *verifier) subscription(key []byte, o *owner, sub subscriptionRecord) {
 	v.taken(key, "beginning", sub.since)
-	v.taken(key, "end", sub.left)
+	if n := len(sub.left); n > 0 {
+		v.taken(key, "end", sub.left[n-1].Through)
+	}
 	for _, seg := range sub.past {
 		v.taken(key, "end", seg.until)
 	}
@@ -182,7 +184,7 @@ func (v *verifier) subscription(key []byte, o *owner, sub subscriptionRecord) {
 	switch {
 	case sub.member || len(sub.past) > 0:
 		v.reader(key, o, sub)
-	case !sub.subscribed && sub.left == 0:
+	case !sub.subscribed && len(sub.left) == 0:
 		v.fault(FaultStays, key, "%s has a record of %q that says nothing", o, sub.Filter)
 	}
 }
@@ -298,7 +300,7 @@ func (v *verifier) others() error {
 	known := []byte{
 		prefixMeta, prefixSession, prefixSubscription, prefixBlock, prefixState, prefixPurge,
 		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixDeletion, prefixIndexed, prefixList,
-		prefixAcked, prefixBehind,
+		prefixAcked, prefixBehind, prefixStamp,
 	}
 	it := v.txn.NewIterator(badger.IteratorOptions{})
 	defer it.Close()

@@ -31,7 +31,10 @@ func (v *verifier) reader(key []byte, o *owner, sub subscriptionRecord) {
 		}
 		return
 	}
-	r := verifiedReader{key: slices.Clone(key), owner: o, segments: sub.past, left: sub.left}
+	r := verifiedReader{key: slices.Clone(key), owner: o, segments: sub.past}
+	if n := len(sub.left); n > 0 {
+		r.left = sub.left[n-1].Through
+	}
 	if sub.member {
 		r.segments = append(r.segments, segment{since: sub.since, until: endless, sub: sub.Subscription})
 	}

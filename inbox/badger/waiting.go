@@ -246,13 +246,9 @@ func (u *unread) fromJoining() (map[*stream]inbox.Position, error) {
 		if src.until != endless {
 			continue
 		}
-		item, err := u.txn.Get(subscriptionKey(u.incarnation, src.stream.filter))
+		sub, err := readSubscription(u.txn, u.incarnation, src.stream.filter)
 		if errors.Is(err, badger.ErrKeyNotFound) {
 			continue // left meanwhile
-		}
-		var sub subscriptionRecord
-		if err == nil {
-			err = item.Value(func(v []byte) (err error) { sub, err = parseSubscription(v); return err })
 		}
 		if err != nil {
 			return nil, err
