@@ -79,7 +79,7 @@ func openStore(o Options) (inbox.Store, error) {
 	}
 	return badger.Open(badger.Options{
 		Dir: o.Dir, Retention: o.Retention, KeepQoS0: o.KeepQoS0,
-		StreamFrom: o.StreamFrom, Push: o.Push, Pull: o.Pull, History: o.History, Log: o.Log,
+		StreamFrom: o.StreamFrom, Push: o.Push, Pull: o.Pull, History: o.History, Rewind: o.Rewind, Log: o.Log,
 	})
 }
 

@@ -455,3 +455,30 @@ func TestHTTPStopIsBounded(t *testing.T) {
 		t.Error("there is an answer")
 	}
 }
+
+// A receiver that has lost its memory has again what it had acknowledged, where the
+// operator keeps that.
+func TestHTTPStartingAgain(t *testing.T) {
+	keep := func(o *Options) {
+		o.Rewind = time.Hour
+		o.Store = memory.New(memory.Options{History: o.History, Rewind: o.Rewind})
+	}
+	onEveryEngine(t, func(t *testing.T, f *face) {
+		f.receiver("alice", "chat/#")
+		for _, text := range []string{"1", "2", "3"} {
+			f.publish("chat/a", text)
+		}
+		const inbox = "/v1/inboxes/alice/messages"
+		page := want[pull.MessagesAnswer](f, "GET", inbox, nil)
+		want[pull.MessagesAnswer](f, "GET", inbox+"?after="+page.Next, nil)
+		if got := want[pull.MessagesAnswer](f, "GET", inbox, nil).Messages; len(got) > 0 {
+			t.Errorf("unread: %v", payloads(got))
+		}
+		if got := payloads(want[pull.MessagesAnswer](f, "GET", inbox+"?after=0", nil).Messages); !slices.Equal(got, []string{"1", "2", "3"}) {
+			t.Errorf("from the beginning: %v", got)
+		}
+		if got := payloads(want[pull.MessagesAnswer](f, "GET", inbox+"?after="+page.Messages[1].ID, nil).Messages); !slices.Equal(got, []string{"3"}) {
+			t.Errorf("after the second: %v", got)
+		}
+	}, keep)
+}

@@ -86,7 +86,8 @@ type Options struct {
 
 	// Rewind is how long after it was stored a message can be had again by a receiver
 	// that has lost its memory and starts again, though it was acknowledged, 1 s or
-	// more. 0 for not at all. A Store of the caller's must be opened for it.
+	// more, and no longer than Retention. 0 for not at all. A Store of the caller's must
+	// be opened for it.
 	Rewind time.Duration
 
 	// StreamFrom is how many sessions that outlive their connections must be
@@ -226,6 +227,9 @@ func (o Options) validateStoring() error {
 	}
 	if o.Rewind != 0 && o.Rewind < MinRewind {
 		errs = append(errs, fmt.Errorf("rewind %v: choose %v or more, or 0s for none", o.Rewind, MinRewind))
+	}
+	if o.Retention > 0 && o.Rewind > o.Retention {
+		errs = append(errs, fmt.Errorf("rewind %v: nothing waits in an inbox for longer than the retention, %v; choose no more than that, or a longer retention", o.Rewind, o.Retention))
 	}
 	errs = append(errs, validateHistory(o.History))
 	if o.StreamFrom < -1 {
