@@ -213,3 +213,36 @@ func TestDevicesAgreeInTheEnd(t *testing.T) {
 		}, "nothing is unread on "+p.id)
 	}
 }
+
+// An app that has lost what it had begins where it says, in what was acknowledged, if the
+// operator has it kept: with everything, or behind the last message that it knows.
+func TestAppBeginsAgain(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{Args: []string{"--rewind", "7d"}})
+	away(t, b, "alice", "chat/#")
+	ids := connectDevice(t, b, deviceOptions{id: "bob"}).publish("chat/tea", numbered("", 0, 10)...)
+
+	alice := connectDevice(t, b, deviceOptions{id: "alice", mode: pull.ModePull})
+	for _, err := range alice.inbox.Pages(t.Context(), pull.PullRequest{Limit: 3}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "unread", alice.unread(), nil)
+	page, err := alice.inbox.Pull(t.Context(), pull.PullRequest{After: ids[6]})
+	if err != nil || len(page.Messages) != 3 || page.Messages[0].ID != ids[7] {
+		t.Errorf("behind an id of its own: %v, %v", page, err)
+	}
+	alice.disconnect()
+	b.Kill()
+	b.Restart()
+	for _, x := range []struct {
+		from string
+		want int
+	}{{ids[4], 5}, {"0", 0}} {
+		alice = connectDevice(t, b, deviceOptions{
+			id: "alice", mode: pull.ModePull, properties: []paho.UserProperty{{Key: client.PropertyFrom, Value: x.from}},
+		})
+		equal(t, "unread from "+x.from, alice.unread(), numbered("", x.want, 10))
+		alice.disconnect()
+	}
+}
