@@ -29,7 +29,9 @@ func RunKept(t *testing.T, open func(t *testing.T, dir string, k Keeping) inbox.
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			c.test(start(t, func(t *testing.T, dir string) inbox.Store { return open(t, dir, c.keeping) }))
+			tr := start(t, func(t *testing.T, dir string) inbox.Store { return open(t, dir, c.keeping) })
+			tr.keeping = c.keeping
+			c.test(tr)
 		})
 	}
 }
@@ -154,5 +156,6 @@ var keptClauses = []struct {
 	{"group/removed (case 153)", unreadOnly, groupRemoved},
 	{"group/grows and shrinks", unreadOnly, groupGrowsAndShrinks},
 
+	{"random/unread", unreadOnly, randomAsking},
 	{"random/asking", Keeping{History: chats.History, Rewind: aDay.Rewind}, randomAsking},
 }

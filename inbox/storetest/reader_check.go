@@ -50,6 +50,7 @@ func (l *library) walk(m *readerModel) {
 		want = want[n+1:]
 	}
 	want = slices.Clone(want)
+	q.Max += len(want) / 12 // a dozen pages or so
 	if q.NewestFirst {
 		slices.Reverse(want)
 	}
@@ -90,7 +91,7 @@ func (l *library) check(m *readerModel) {
 		l.learn(m)
 		from := nowMillis()
 		want := m.unread(inbox.Selection{}, from)
-		back := l.trial.walk(l.inboxOf(m.receiver), inbox.Query{NewestFirst: true, Max: 9 + len(want)/8})
+		back := l.trial.walk(l.inboxOf(m.receiver), inbox.Query{NewestFirst: true, Max: 9 + len(want)/4})
 		first := l.page(l.inboxOf(m.receiver), inbox.Query{Max: 1})
 		var entries []inbox.Entry
 		for _, i := range want {
@@ -115,7 +116,7 @@ func (l *library) check(m *readerModel) {
 
 // kept reports whether a message is in history.
 func (l *library) kept(t *told, at int64) bool {
-	return covers("chat/#", t.envelope.Topic) && !t.expired(at)
+	return slices.ContainsFunc(l.keeping.History, func(k inbox.Kept) bool { return covers(k.Filter, t.envelope.Topic) }) && !t.expired(at)
 }
 
 func (l *library) checkHistory() {
@@ -133,6 +134,7 @@ func (l *library) checkHistory() {
 		q.Before = inbox.Bound{ID: want[n].id}
 		want = want[:n]
 	}
+	q.Max += len(want) / 12
 	if q.NewestFirst {
 		slices.Reverse(want)
 	}

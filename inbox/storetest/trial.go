@@ -25,6 +25,7 @@ type trial struct {
 	main  *publisher // of the test's own goroutine
 
 	dir        string
+	keeping    Keeping
 	open       func(*testing.T, string) inbox.Store
 	publishers []*publisher
 	markers    int
