@@ -13,7 +13,8 @@ type readerModel struct {
 	client   *client // nil while absent
 	subs     []string
 	items    []*item // everything that came and was not given up, in order
-	burnt    []string
+	burnt    []string // topics of what was given up: another subscription may bring it back
+	unsure   bool     // whether what was acknowledged and then given up comes to who starts again
 
 	mode   inbox.Mode // of the next connection
 	behind bool       // in push mode: Next waits until what was open before is finished
@@ -139,11 +140,12 @@ func (m *readerModel) again(at int) {
 func (m *readerModel) giveUp(filter string) {
 	m.subs = slices.DeleteFunc(m.subs, func(f string) bool { return f == filter })
 	m.items = slices.DeleteFunc(m.items, func(i *item) bool {
-		gone := i.now == ahead && !i.acked && covers(filter, i.envelope.Topic) && !m.covers(i.envelope.Topic)
-		if gone {
-			m.burnt = append(m.burnt, i.envelope.Topic)
+		if i.now != ahead || !covers(filter, i.envelope.Topic) || m.covers(i.envelope.Topic) {
+			return false
 		}
-		return gone
+		m.burnt = append(m.burnt, i.envelope.Topic)
+		m.unsure = m.unsure || i.acked
+		return !i.acked
 	})
 }
 

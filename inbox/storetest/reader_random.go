@@ -146,7 +146,7 @@ func (l *library) open(m *readerModel) {
 	if o.Mode != inbox.ModeKept {
 		m.mode = o.Mode
 	}
-	if l.keeping.Rewind > 0 && l.random.IntN(6) == 0 {
+	if l.keeping.Rewind > 0 && !m.unsure && l.random.IntN(6) == 0 {
 		o.From = &inbox.Bound{}
 		at := -1
 		if len(m.items) > 0 && l.random.IntN(3) > 0 {
