@@ -27,6 +27,7 @@ func (v *verifier) acknowledged() error {
 		}
 		before.incarnation, before.pair, before.through = inc, of, spans[len(spans)-1].Through
 		if o != nil && !o.ended {
+			o.acked = max(o.acked, before.through)
 			v.taken(r.key, "acknowledged position", before.through)
 		}
 	})

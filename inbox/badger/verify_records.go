@@ -20,6 +20,7 @@ type owner struct {
 	stream      *verifiedStream // whose own session it is, if it is one
 	swept       inbox.Position
 	finished    inbox.Position // everything up to here is
+	acked       inbox.Position // the last that was acknowledged by itself; 0 for nothing
 	session     bool           // there is a record of it
 	history     bool           // it is the one of a history
 	ended       bool           // it is noted to be purged

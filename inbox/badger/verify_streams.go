@@ -89,15 +89,16 @@ func (v *verifier) compareStreams() {
 
 // compareReader reports what was deleted before the reader had it. A reader passes
 // over what is not for it, and that is not in its state: its own messages if it has
-// No Local, what it has given up, and what was past the retention.
+// No Local, what it has given up, and what was past the retention. What it has
+// acknowledged by itself is not there either, until the state goes on.
 func (v *verifier) compareReader(st *verifiedStream, r *verifiedReader) {
 	swept := st.owner.swept
-	if r.owner.unread || v.mayBeOver(swept) {
+	if r.owner.unread || v.unread[prefixAcked] || v.mayBeOver(swept) {
 		return
 	}
 	for _, s := range r.segments {
 		since := max(s.since, r.owner.finished)
-		if since < s.until && since < swept && !s.sub.NoLocal && min(s.until, swept) > r.left {
+		if since < s.until && max(since, r.owner.acked) < swept && !s.sub.NoLocal && min(s.until, swept) > r.left {
 			v.fault(FaultLost, r.key, "%s is swept up to %d, and %s has finished only what is up to %d", st.owner, swept, r.owner, since)
 			return
 		}
