@@ -61,7 +61,13 @@ func (u *unread) meantByID(ctx context.Context, ids []inbox.MessageID, m *meanin
 		wanted[i] = id.Sequence
 	}
 	slices.Sort(wanted)
-	wanted = slices.Compact(wanted)
+	return u.eachWith(ctx, slices.Compact(wanted), func(e met) {
+		m.add(e, inbox.Span{After: e.Position - 1, Through: e.Position})
+	})
+}
+
+// eachWith calls do with the unread entries whose messages have some ascending numbers.
+func (u *unread) eachWith(ctx context.Context, wanted []inbox.Position, do func(met)) error {
 	at := slices.Clone(wanted)
 	u.s.eachBehind(u.txn, u.incarnation, wanted, func(_, p inbox.Position) { at = append(at, p) })
 	slices.Sort(at)
@@ -73,7 +79,7 @@ func (u *unread) meantByID(ctx context.Context, ids []inbox.MessageID, m *meanin
 	}
 	return u.eachIn(ctx, places, 0, u.upTo, false, func(e met) bool {
 		if _, ok := slices.BinarySearch(wanted, e.Envelope.ID.Sequence); ok {
-			m.add(e, inbox.Span{After: e.Position - 1, Through: e.Position})
+			do(e)
 		}
 		return true
 	})

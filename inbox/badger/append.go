@@ -115,14 +115,20 @@ func (g *commitGroup) give(m inbox.Member, e *inbox.Envelope, p inbox.Position, 
 	}
 	inMemory := !sess.stored() && h.reserve(e.Size())
 	if !inMemory {
-		if !sess.stored() && !sess.spilled() {
-			sess.setSpilled() // after a restart this is to be purged
-			g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
-		}
+		g.spill(sess)
 		g.kept = append(g.kept, kept{member: m, grant: grant})
 	}
 	if h != nil {
 		g.handOver(h, inbox.Entry{Position: p, Envelope: e, Grant: grant}, inMemory)
+	}
+}
+
+// spill notes that a session which is in memory has something on disk from now on:
+// after a restart that is to be purged.
+func (g *commitGroup) spill(sess sessionRef) {
+	if !sess.stored() && !sess.spilled() {
+		sess.setSpilled()
+		g.put(numberKey(prefixPurge, uint64(sess.incarnation)), nil)
 	}
 }
 

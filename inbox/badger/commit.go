@@ -125,6 +125,7 @@ type commitGroup struct {
 	last     []lastWrite               // written behind everything
 	names    map[string]inbox.Position // of the messages in the group that have one
 	matches  []inbox.Match
+	archives []inbox.Match // the histories that have it
 	kept     []kept
 	archived bool      // a history keeps the message being applied
 	streams  []*stream // that the message being applied is in
@@ -158,11 +159,20 @@ type saved struct {
 	closed      bool // the inbox has no owner any more
 }
 
-// handover is an entry for a connected receiver, handed over after the commit.
+// handover is an entry for a connected receiver, handed over after the commit; or,
+// without a message, that there is something on disk up to its position.
 type handover struct {
 	to       *handle
 	entry    inbox.Entry
 	inMemory bool // it is not on disk
+}
+
+func (h *handover) give() {
+	if h.entry.Position != 0 && h.entry.Envelope == nil {
+		h.to.fallBehind(h.entry.Position)
+		return
+	}
+	h.to.take(h.entry, h.inMemory)
 }
 
 // answer is what is called after the commit, in the order of the operations.
@@ -245,7 +255,7 @@ func (g *commitGroup) finish(err error) {
 	if err == nil {
 		g.s.visible.Store(uint64(g.s.sequence))
 		for i := range g.handover {
-			g.handover[i].to.take(g.handover[i].entry, g.handover[i].inMemory)
+			g.handover[i].give()
 		}
 		g.s.fanout.put(g.fan)
 		for _, n := range g.news {

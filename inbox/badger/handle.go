@@ -55,25 +55,26 @@ type handle struct {
 	wake   chan struct{} // holds one; a hint that the fields below changed
 	fenced chan struct{} // closed when a newer owner opened the inbox, or this one closed it
 
-	mu         sync.Mutex
-	subscribed []inbox.Subscription // as it was opened, until somebody has asked or changed that
-	sources    []*source            // the streams it reads; replaced or added to, never changed
-	leavings   []leaving            // what it is not to get; replaced, never changed
-	position   inbox.Position       // everything up to here was returned by Next or is in ready
-	returned   inbox.Position       // the last entry that was returned by Next
-	held       bool                 // Next waits until it is said where it begins
-	waiting    inbox.Spans          // what waits to be pulled; replaced, never changed
-	sent       inbox.Position       // State.Sent as it is stored
-	open       inbox.Position       // the first of State.Open as it is stored, 0 if it is empty
-	last       inbox.Position       // everything up to here is visible; nothing beyond is read
-	ready      []inbox.Entry        // to be returned next
-	bytes      int                  // size of the envelopes in ready
-	caughtUp   bool                 // everything up to last is in ready or was returned
-	acks       int                  // how often something was acknowledged by itself
-	ackedTo    inbox.Position       // up to where
-	deletions  uint64               // of deletions.count, when what is in ready was looked at last
-	promised   int                  // entries that were reserved and are not handed over yet
-	reserved   int                  // their size
+	mu           sync.Mutex
+	subscribed   []inbox.Subscription // as it was opened, until somebody has asked or changed that
+	sources      []*source            // the streams it reads; replaced or added to, never changed
+	leavings     []leaving            // what it is not to get; replaced, never changed
+	position     inbox.Position       // everything up to here was returned by Next or is in ready
+	returned     inbox.Position       // the last entry that was returned by Next
+	held         bool                 // Next waits until it is said where it begins
+	waiting      inbox.Spans          // what waits to be pulled; replaced, never changed
+	sent         inbox.Position       // State.Sent as it is stored
+	open         inbox.Position       // the first of State.Open as it is stored, 0 if it is empty
+	last         inbox.Position       // everything up to here is visible; nothing beyond is read
+	ready        []inbox.Entry        // to be returned next
+	bytes        int                  // size of the envelopes in ready
+	caughtUp     bool                 // everything up to last is in ready or was returned
+	acks         int                  // how often something was acknowledged by itself
+	ackedTo      inbox.Position       // up to where
+	returnedLast []inbox.Position     // messages, of a session in memory
+	deletions    uint64               // of deletions.count, when what is in ready was looked at last
+	promised     int                  // entries that were reserved and are not handed over yet
+	reserved     int                  // their size
 }
 
 // take takes an entry after its commit: one that is live, that is on disk, or that
@@ -234,6 +235,7 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 	}
 	h.returned = h.ready[n-1].Position
 	h.bytes -= bytes
+	h.noteReturnedLocked(h.ready[:n])
 	if n == len(h.ready) { // as for those that keep up
 		entries, h.ready = h.ready, nil
 		return entries, false, nil
@@ -242,6 +244,18 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 	clear(h.ready[:n])
 	h.ready = h.ready[n:]
 	return entries, false, nil
+}
+
+// noteReturnedLocked notes what is on its way to the owner of a session in memory, which may
+// be nowhere else.
+func (h *handle) noteReturnedLocked(entries []inbox.Entry) {
+	if h.stored {
+		return
+	}
+	h.returnedLast = h.returnedLast[:0]
+	for i := range entries {
+		h.returnedLast = append(h.returnedLast, entries[i].Envelope.ID.Sequence)
+	}
 }
 
 // readAhead reads the next page into ready, or finds that there is none and

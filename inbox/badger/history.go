@@ -111,14 +111,18 @@ func (g *commitGroup) archive(e *inbox.Envelope) bool {
 	if len(all.all) == 0 || e.QoS == 0 && !g.s.keepQoS0 || strings.HasPrefix(e.Topic, "$") {
 		return false
 	}
-	g.matches = all.index.Match(e.Topic, 0, g.matches[:0])
-	for i := range g.matches {
-		h := all.all[g.matches[i].Member-1]
+	g.archives = all.index.Match(e.Topic, 0, g.archives[:0])
+	for i := range g.archives {
+		h := all.all[g.archives[i].Member-1]
 		if h.member != 0 { // else the store is being opened, and this comes before
 			g.kept = append(g.kept, kept{member: h.member, grant: inbox.Grant{QoS: e.QoS, Retain: e.Retain}, history: h})
 		}
 	}
-	return len(g.kept) > 0 && g.kept[len(g.kept)-1].history != nil
+	if len(g.kept) == 0 || g.kept[len(g.kept)-1].history == nil {
+		return false
+	}
+	g.tellLookouts(e)
+	return true
 }
 
 // keptInHistory returns until when the message at hand is kept by the histories that

@@ -110,3 +110,44 @@ func (g *commitGroup) retire(bodies []uint64) error {
 	}
 	return nil
 }
+
+// beginCount has the committer note the bodies to which it adds references from now on.
+func (b *sweepBatch) beginCount() error {
+	s := b.w.s
+	if len(b.bodies) == 0 || len(s.histories.all) == 0 {
+		return nil
+	}
+	return s.do(s.background, "begin to count", func(g *commitGroup) error {
+		s.recounts = map[uint64]struct{}{}
+		return nil
+	})
+}
+
+// recount counts those again that have got references since the sweeper began.
+func (g *commitGroup) recount(b *sweepBatch, counts map[string]counter) error {
+	recounts := g.s.recounts
+	g.s.recounts = nil
+	for seq := range recounts {
+		gone, ok := b.bodies[seq]
+		if !ok {
+			continue
+		}
+		body, count := numberKey(prefixBody, seq), numberKey(prefixCount, seq)
+		n, _, err := references(g.txn, body, count)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			continue // its time was over
+		}
+		if err != nil {
+			return err
+		}
+		delete(counts, string(body))
+		counts[string(count)] = counter{n.references - gone, n.expiresAt}
+		if _, released := b.released[seq]; released && g.s.retention > 0 {
+			if err := g.retire([]uint64{seq}); err != nil {
+				return err
+			}
+			counts[string(count)] = counter{n.references - gone, expiresAt(g.now.Add(g.s.retention).UnixMilli())}
+		}
+	}
+	return nil
+}

@@ -24,7 +24,7 @@ import (
 //	x incarnation:8 packet id:2           QoS 2 message taken from the session's client, PUBREL awaited
 //	d hash:16                             name that its publisher gave to a message
 //	D sequence:8                          message that was deleted
-//	c sequence:8                          how many inboxes still refer to the body, once fewer than at first
+//	c sequence:8                          how many inboxes refer to the body, once others than at first
 //	j incarnation:8                       how far the inbox is indexed
 //	s incarnation:8 kind:1 name:16 last:8 postings of one list, the last of which is at position last
 //	a incarnation:8 pair:16 through:8     what the receiver has acknowledged by itself, the last up to a position

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
@@ -145,8 +146,8 @@ func (s *Store) matchRetained(txn *badger.Txn, prefix, from []byte, filter strin
 
 // sendRetained puts the retained messages that match a new subscription into
 // the inbox, as new entries of it. Those that were stored after the
-// subscription are in the inbox already.
-func (h *handle) sendRetained(ctx context.Context, sub inbox.Subscription, since inbox.Position) error {
+// subscription are in the inbox already, and so are those that it has brought otherwise.
+func (h *handle) sendRetained(ctx context.Context, sub inbox.Subscription, since inbox.Position, but []inbox.Position) error {
 	var page [][]byte
 	for key, err := range h.s.retainedKeys(ctx, sub.Filter) {
 		if err != nil {
@@ -155,17 +156,17 @@ func (h *handle) sendRetained(ctx context.Context, sub inbox.Subscription, since
 		if page = append(page, key); len(page) < retainedPage {
 			continue
 		}
-		if err := h.giveRetained(ctx, page, sub, since); err != nil {
+		if err := h.giveRetained(ctx, page, sub, since, but); err != nil {
 			return err
 		}
 		page = nil
 	}
-	return h.giveRetained(ctx, page, sub, since)
+	return h.giveRetained(ctx, page, sub, since, but)
 }
 
 // giveRetained gives a receiver the retained messages under some keys, with as
 // many commits as their size asks for.
-func (h *handle) giveRetained(ctx context.Context, keys [][]byte, sub inbox.Subscription, since inbox.Position) error {
+func (h *handle) giveRetained(ctx context.Context, keys [][]byte, sub inbox.Subscription, since inbox.Position, but []inbox.Position) error {
 	for len(keys) > 0 {
 		given, err := run(ctx, h.s, "send retained messages", func(g *commitGroup) (n int, err error) {
 			if !h.owns() {
@@ -175,7 +176,7 @@ func (h *handle) giveRetained(ctx context.Context, keys [][]byte, sub inbox.Subs
 				return 0, inbox.ErrFull
 			}
 			for n == 0 || n < len(keys) && g.size < groupBytes {
-				g.giveRetained(h, keys[n], sub, since)
+				g.giveRetained(h, keys[n], sub, since, but)
 				n++
 			}
 			return n, nil
@@ -190,7 +191,7 @@ func (h *handle) giveRetained(ctx context.Context, keys [][]byte, sub inbox.Subs
 
 // giveRetained gives a receiver the retained message that stands under key now.
 // It is read here, so that it cannot be older than what the receiver gets live.
-func (g *commitGroup) giveRetained(h *handle, key []byte, sub inbox.Subscription, since inbox.Position) {
+func (g *commitGroup) giveRetained(h *handle, key []byte, sub inbox.Subscription, since inbox.Position, but []inbox.Position) {
 	s := g.s
 	e, record, err := s.getRetained(g.txn, key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -200,7 +201,7 @@ func (g *commitGroup) giveRetained(h *handle, key []byte, sub inbox.Subscription
 		s.reportDamage("retained message", key, err)
 		return
 	}
-	if e.ID.Sequence > since || e.Expired(g.now) {
+	if e.ID.Sequence > since || slices.Contains(but, e.ID.Sequence) || e.Expired(g.now) {
 		return
 	}
 	if sub.NoLocal && e.Client == string(h.receiver) { // [MQTT-3.8.3-3]

@@ -60,6 +60,8 @@ type Store struct {
 	streams        *streams
 	histories      histories // but all of it, once the store is open
 	leavings       map[inbox.Member][]leaving
+	lookouts       lookouts
+	recounts       map[uint64]struct{}       // bodies with a new reference since the sweeper began to count; nil while it does not
 	wentBack       int                       // how often a session has gone back to what it had finished
 	stamps         []stamp                   // ascending
 	indexes        map[incarnation]*indexing // of those inboxes and streams that have one

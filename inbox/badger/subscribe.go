@@ -2,6 +2,7 @@ package badger
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -37,23 +38,46 @@ func (h *handle) takeSubscribed() []inbox.Subscription {
 // of the same order, so a subscription begins exactly where it was committed.
 func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]bool, error) {
 	h.takeSubscribed() // which change
+	last := h.wantsLast(subs)
+	if last != nil {
+		done, err := h.s.turns.take(ctx, h.receiver)
+		if err == nil {
+			defer done()
+			err = last.prepare(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("subscribe: %w", err)
+		}
+	}
 	type subscribed struct {
 		existed []bool
 		since   inbox.Position
+		brought []inbox.Position
 	}
 	r, err := run(ctx, h.s, "subscribe", func(g *commitGroup) (r subscribed, err error) {
+		if last != nil {
+			defer g.takeIn(last)
+		}
 		if !h.owns() {
 			return r, inbox.ErrFenced
 		}
-		if g.critical && h.stored {
+		if g.critical && h.stored || g.full && last != nil {
 			return r, inbox.ErrFull
 		}
 		if !h.s.mayChange(h.member, subs) {
 			return r, inbox.ErrFull
 		}
 		r.since = h.s.sequence
-		for _, sub := range subs {
+		for i, sub := range subs {
 			r.existed = append(r.existed, g.subscribe(h, sub))
+			if last == nil {
+				continue
+			}
+			brought, err := g.bringLast(last, i, !r.existed[i])
+			if err != nil {
+				return r, err
+			}
+			r.brought = append(r.brought, brought...)
 		}
 		return r, nil
 	})
@@ -64,7 +88,7 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]b
 		if !wantsRetained(sub, r.existed[i]) {
 			continue
 		}
-		if err := h.sendRetained(ctx, sub, r.since); err != nil {
+		if err := h.sendRetained(ctx, sub, r.since, r.brought); err != nil {
 			return r.existed, err
 		}
 	}

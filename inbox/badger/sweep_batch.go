@@ -143,34 +143,49 @@ func (b *sweepBatch) flush() error {
 		b.w.record(b.progress)
 		return nil
 	}
-	err := b.retire()
-	var counts map[string]counter
+	counts, err := b.prepare()
 	if err == nil {
-		counts, err = b.count()
-	}
-	if err == nil {
-		err = b.w.s.do(b.w.s.background, "delete", func(g *commitGroup) error {
-			if err := g.separate(); err != nil {
-				return err
-			}
-			for _, k := range b.keys {
-				g.delete(k)
-			}
-			for k, v := range counts {
-				if v.references == 0 {
-					g.delete([]byte(k))
-				} else {
-					g.write(&badger.Entry{Key: []byte(k), Value: binary.AppendUvarint(nil, v.references), ExpiresAt: v.expiresAt})
-				}
-			}
-			return nil
-		})
+		err = b.write(counts)
 	}
 	if err != nil {
 		return fmt.Errorf("delete finished messages: %w", err)
 	}
 	b.w.record(b.progress)
 	return nil
+}
+
+// prepare returns what the counters become.
+func (b *sweepBatch) prepare() (map[string]counter, error) {
+	if err := b.beginCount(); err != nil {
+		return nil, err
+	}
+	if err := b.retire(); err != nil {
+		return nil, err
+	}
+	return b.count()
+}
+
+// write has the committer delete, and change the counters.
+func (b *sweepBatch) write(counts map[string]counter) error {
+	return b.w.s.do(b.w.s.background, "delete", func(g *commitGroup) error {
+		if err := g.separate(); err != nil {
+			return err
+		}
+		if err := g.recount(b, counts); err != nil {
+			return err
+		}
+		for _, k := range b.keys {
+			g.delete(k)
+		}
+		for k, v := range counts {
+			if v.references == 0 {
+				g.delete([]byte(k))
+			} else {
+				g.write(&badger.Entry{Key: []byte(k), Value: binary.AppendUvarint(nil, v.references), ExpiresAt: v.expiresAt})
+			}
+		}
+		return nil
+	})
 }
 
 func (b *sweepBatch) clear() {
@@ -184,7 +199,7 @@ func (b *sweepBatch) clear() {
 type counter struct{ references, expiresAt uint64 }
 
 // count returns what the counters of the bodies become, and the bodies that go.
-// Only the sweeper changes counters, and it waits for each change to be durable.
+// The sweeper alone counts down, and waits for each change to be durable.
 func (b *sweepBatch) count() (map[string]counter, error) {
 	counts := map[string]counter{}
 	err := b.w.s.view(func(txn *badger.Txn) error {
