@@ -2,6 +2,7 @@ package pull
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -156,7 +157,7 @@ func (a Asker) room(fixed int) int {
 // check refuses an asker that takes no answers in which there is room for something.
 func (a Asker) check() error {
 	if a.MaxAnswer != 0 && a.MaxAnswer < MinAnswer {
-		return &Error{CodeTooLarge, "this answer may need 1024 bytes, and the asker takes less"}
+		return &Error{CodeTooLarge, fmt.Sprintf("this answer may need %d bytes, and the asker takes less", MinAnswer)}
 	}
 	return nil
 }

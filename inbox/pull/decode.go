@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -98,8 +98,8 @@ func (f *fields) fail(name, kind string) {
 	}
 }
 
-// number returns 0 if there is none, and otherwise never 0: one that is not positive is as good as any
-// other such.
+// number returns 0 if there is none, and otherwise never 0: one that is not positive
+// is as good as any other such.
 func (f *fields) number(name string) int {
 	var n int64
 	switch v := f.take(name).(type) {
@@ -175,21 +175,18 @@ func (f *fields) texts(name string) []string {
 	return texts
 }
 
-// end returns the first error, or one that names a field that nobody has taken.
+// end returns the first error, or one that names a field that nobody has taken: always
+// the same one of several.
 func (f *fields) end() error {
 	if f.err != nil {
 		return f.err
 	}
-	unknown := ""
-	for name := range f.values {
-		if !slices.Contains(f.known, name) && (unknown == "" || name < unknown) {
-			unknown = fmt.Sprintf("%.40q", name)
+	for _, name := range slices.Sorted(maps.Keys(f.values)) {
+		if !slices.Contains(f.known, name) {
+			return badRequest("unknown field %.40q; there are %s", name, strings.Join(f.known, ", "))
 		}
 	}
-	if unknown == "" {
-		return nil
-	}
-	return badRequest("unknown field %s; there are %s", unknown, strings.Join(f.known, ", "))
+	return nil
 }
 
 func readSummary(f *fields) SummaryRequest {

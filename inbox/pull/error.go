@@ -19,7 +19,7 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 // The codes of errors. Programs must take one that they do not know for CodeInternal.
 const (
 	CodeBadRequest       = "bad_request"       // the request is not as it should be; the message says where
-	CodeUnknownOperation = "unknown_operation" //
+	CodeUnknownOperation = "unknown_operation" // there is no such operation
 	CodeUnknownID        = "unknown_id"        // there is no such message
 	CodeBadCursor        = "bad_cursor"        // damaged, or of another inbox, selection or order
 	CodeForbidden        = "forbidden"         // the asker may not do that

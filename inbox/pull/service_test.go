@@ -32,6 +32,8 @@ func TestOperations(t *testing.T) {
 		{OpDelete, `{"id":"` + id + `"}`, `{"deleted":1}`},
 		{OpSummary, `{}`, `{"position":"`},
 		{OpSummary, `{"limt":1}`, `{"error":{"code":"bad_request","message":"unknown field \"limt\"; there are limit, next"}}`},
+		{OpSummary, `{"next":"","zeta":1,"beta":2,"":3,"alpha":4}`, `{"error":{"code":"bad_request","message":"unknown field \"\"; `},
+		{OpSummary, `{"zeta":1,"beta":2,"alpha":4,"gamma":5}`, `{"error":{"code":"bad_request","message":"unknown field \"alpha\"; `},
 		{"count", ``, `{"error":{"code":"unknown_operation","message":"the operations are ack, delete, history, mode, pull, summary"}}`},
 		{"", ``, `{"error":{"code":"unknown_operation"`},
 		{OpPull, `{"limit":1` + strings.Repeat(" ", MaxRequest) + "}", `{"error":{"code":"too_large"`},
