@@ -40,7 +40,8 @@ func readWishes(properties []packets.UserProperty) (w wishes, wrong string) {
 		switch p.Key {
 		case propertyMode:
 			w.tell = true
-			if w.mode = modeNames[p.Val]; w.mode == inbox.ModeKept {
+			var ok bool
+			if w.mode, ok = pull.ParseMode(p.Val); !ok {
 				wrong = propertyMode + " must be push or pull"
 			}
 		case propertyFrom:
@@ -75,16 +76,6 @@ func readLast(properties []packets.UserProperty) (last int, wrong string) {
 	return last, wrong
 }
 
-// modeNames are the modes as they are written.
-var modeNames = map[string]inbox.Mode{pull.ModePush: inbox.ModePush, pull.ModePull: inbox.ModePull}
-
-func nameOf(m inbox.Mode) string {
-	if m == inbox.ModePull {
-		return pull.ModePull
-	}
-	return pull.ModePush
-}
-
 // mode is how the session of a connection is to be served: as the client says, or
 // else the operator, or else as it is.
 func (h *Hook) mode(cl *mqtt.Client, w wishes) inbox.Mode {
@@ -106,5 +97,5 @@ func (l *link) tellMode(pk *packets.Packet) {
 	if most := l.session.maxPacket; !l.wishes.tell || most > 0 && most < roomBesideReason {
 		return
 	}
-	pk.Properties.User = append(pk.Properties.User, packets.UserProperty{Key: propertyMode, Val: nameOf(l.session.inbox.Mode())})
+	pk.Properties.User = append(pk.Properties.User, packets.UserProperty{Key: propertyMode, Val: pull.ModeName(l.session.inbox.Mode())})
 }

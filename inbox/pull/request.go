@@ -73,12 +73,6 @@ type HistoryRequest struct {
 	Before   string `json:"before,omitempty" msgpack:"before,omitempty"`
 }
 
-// The modes of a session, see [inbox.Mode].
-const (
-	ModePush = "push"
-	ModePull = "pull"
-)
-
 // ModeRequest says how the session is served from its next connection on.
 type ModeRequest struct {
 	Mode string `json:"mode" msgpack:"mode"` // ModePush or ModePull
