@@ -12,7 +12,7 @@ type readerModel struct {
 	receiver inbox.Receiver
 	client   *client // nil while absent
 	subs     []string
-	items    []*item // everything that came and was not given up, in order
+	items    []*item  // everything that came and was not given up, in order
 	burnt    []string // topics of what was given up: another subscription may bring it back
 	unsure   bool     // whether what was acknowledged and then given up comes to who starts again
 
