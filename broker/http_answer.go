@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -17,11 +16,12 @@ import (
 // Codes of errors that only HTTP has.
 const (
 	codeUnauthenticated = "unauthenticated"
+	codeNotFound        = "not_found" // there is nothing at this path
 	codeMethod          = "method_not_allowed"
 )
 
 // errPanic is that of a request that panicked, which was logged.
-var errPanic = &pull.Error{Code: pull.CodeInternal, Message: "the server could not do it; its log has more"}
+var errPanic = pull.ErrorOf(errors.New("panic"))
 
 // httpStatus is the status that goes with the code of an error.
 func httpStatus(code string) int {
@@ -32,7 +32,7 @@ func httpStatus(code string) int {
 		return http.StatusUnauthorized
 	case pull.CodeForbidden:
 		return http.StatusForbidden
-	case pull.CodeNotFound, pull.CodeUnknownOperation, pull.CodeUnknownID, pull.CodeNoSession:
+	case codeNotFound, pull.CodeUnknownOperation, pull.CodeUnknownID, pull.CodeNoSession:
 		return http.StatusNotFound
 	case codeMethod:
 		return http.StatusMethodNotAllowed
@@ -93,9 +93,7 @@ func formOf(r *http.Request) string {
 		kinds = r.Header.Get("Accept")
 	}
 	for kind := range strings.SplitSeq(kinds, ",") {
-		kind, _, _ = mime.ParseMediaType(kind) // what is no type is not this one
-		switch kind {
-		case pull.TypeMsgpack, "application/x-msgpack", "application/vnd.msgpack":
+		if pull.IsMsgpack(kind) {
 			return pull.TypeMsgpack
 		}
 	}

@@ -15,7 +15,7 @@ var codes = map[string]int{
 	pull.CodeBadCursor:        400,
 	codeUnauthenticated:       401,
 	pull.CodeForbidden:        403,
-	pull.CodeNotFound:         404,
+	codeNotFound:              404,
 	pull.CodeUnknownOperation: 404,
 	pull.CodeUnknownID:        404,
 	pull.CodeNoSession:        404,

@@ -52,8 +52,8 @@ func TestHTTPRefuses(t *testing.T) {
 		status       int
 		code         string
 	}{
-		{"no such path", "GET", "/v2/history", nil, 404, pull.CodeNotFound},
-		{"no such part of an inbox", "GET", "/v1/inboxes/alice/secrets", nil, 404, pull.CodeNotFound},
+		{"no such path", "GET", "/v2/history", nil, 404, codeNotFound},
+		{"no such part of an inbox", "GET", "/v1/inboxes/alice/secrets", nil, 404, codeNotFound},
 		{"no inbox", "GET", "/v1/inboxes/bob/summary", nil, 404, pull.CodeNoSession},
 		{"wrong method", "POST", "/v1/inboxes/alice/messages", "{}", 405, codeMethod},
 		{"wrong method", "GET", "/v1/messages", nil, 405, codeMethod},

@@ -155,7 +155,7 @@ func (a *api) refuseMethod(w http.ResponseWriter, r *http.Request, allowed []str
 
 // refusePath answers a request for something that is not there.
 func (a *api) refusePath(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, r, &pull.Error{Code: pull.CodeNotFound, Message: "there is nothing at this path; GET / tells what there is"})
+	a.fail(w, r, &pull.Error{Code: codeNotFound, Message: "there is nothing at this path; GET / tells what there is"})
 }
 
 // operation makes a route of what is only for those who may ask, and has an

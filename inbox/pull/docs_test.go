@@ -108,7 +108,7 @@ func TestNamesAreExplained(t *testing.T) {
 		}
 	}
 	for _, code := range []string{
-		CodeBadRequest, CodeUnknownOperation, CodeUnknownID, CodeBadCursor, CodeForbidden, CodeNoSession, CodeNotFound, CodeTooLarge, CodeBusy,
+		CodeBadRequest, CodeUnknownOperation, CodeUnknownID, CodeBadCursor, CodeForbidden, CodeNoSession, CodeTooLarge, CodeBusy,
 		CodeFull, CodeUnavailable, CodeInternal,
 	} {
 		explained("the code", code)

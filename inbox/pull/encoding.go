@@ -34,19 +34,35 @@ func (enc encoding) contentType() string {
 // encodingOf is that of a request. JSON begins with none of the bytes with which
 // msgpack begins a map.
 func encodingOf(contentType string, request []byte) encoding {
-	if t, _, err := mime.ParseMediaType(contentType); err == nil || t != "" {
-		contentType = t
-	}
-	switch strings.ToLower(contentType) {
-	case TypeMsgpack, "application/x-msgpack", "application/vnd.msgpack":
+	switch t := mediaType(contentType); {
+	case isMsgpack(t):
 		return asMsgpack
-	case TypeJSON:
+	case t == TypeJSON:
 		return asJSON
 	}
 	if len(request) > 0 && beginsMap(request[0]) {
 		return asMsgpack
 	}
 	return asJSON
+}
+
+// IsMsgpack reports whether a content type is one of those by which msgpack goes.
+func IsMsgpack(contentType string) bool { return isMsgpack(mediaType(contentType)) }
+
+func isMsgpack(mediaType string) bool {
+	switch mediaType {
+	case TypeMsgpack, "application/x-msgpack", "application/vnd.msgpack":
+		return true
+	}
+	return false
+}
+
+// mediaType returns a content type without its parameters, in lower case.
+func mediaType(contentType string) string {
+	if t, _, err := mime.ParseMediaType(contentType); err == nil || t != "" {
+		return t
+	}
+	return strings.ToLower(contentType)
 }
 
 // encode fails only by a fault of the program.

@@ -24,7 +24,6 @@ const (
 	CodeBadCursor        = "bad_cursor"        // damaged, or of another inbox, selection or order
 	CodeForbidden        = "forbidden"         // the asker may not do that
 	CodeNoSession        = "no_session"        // the asker has no session, and so no inbox
-	CodeNotFound         = "not_found"         // there is no such resource; over HTTP
 	CodeTooLarge         = "too_large"         // the request is, or the asker takes answers that are too small
 	CodeBusy             = "busy"              // too many requests at a time; ask again later
 	CodeFull             = "full"              // the store has no room; ask again later
@@ -63,7 +62,6 @@ var storeErrors = []struct {
 	{inbox.ErrUncertain, CodeUnavailable, "it is unknown whether this was done; ask again"},
 	{inbox.ErrFenced, CodeUnavailable, "another connection has taken the session over; ask again"},
 	{inbox.ErrClosed, CodeUnavailable, "the server is stopping; ask again later"},
-	{errors.ErrUnsupported, CodeUnavailable, "this server does not have that"},
 	{context.DeadlineExceeded, CodeBusy, "the server was too busy to answer in time; ask again later"},
 	{context.Canceled, CodeUnavailable, "the request was given up; ask again"},
 }

@@ -26,7 +26,6 @@ func TestWhatAskersAreToldOfErrors(t *testing.T) {
 		{inbox.ErrClosed, CodeUnavailable},
 		{inbox.ErrDamaged, CodeInternal},
 		{inbox.ErrNewer, CodeInternal},
-		{errors.ErrUnsupported, CodeUnavailable},
 		{context.DeadlineExceeded, CodeBusy},
 		{context.Canceled, CodeUnavailable},
 		{errors.New("secret path /var/x"), CodeInternal},
