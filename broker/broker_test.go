@@ -24,7 +24,7 @@ import (
 func quietOptions() Options {
 	return Options{
 		TCP:   []string{"127.0.0.1:0"},
-		Store: memory.New(),
+		Store: memory.New(memory.Options{}),
 		Log:   slog.New(slog.DiscardHandler),
 	}
 }

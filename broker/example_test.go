@@ -42,7 +42,7 @@ func Example() {
 func newBroker() *broker.Broker {
 	b, err := broker.New(broker.Options{
 		TCP:   []string{"127.0.0.1:0"},
-		Store: memory.New(),
+		Store: memory.New(memory.Options{}),
 		Log:   slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -97,7 +97,7 @@ func TestNewTakesWhatValidateTakes(t *testing.T) {
 		{ConnectTimeout: MinConnectTimeout, Window: 1, MaxPacketSize: MinPacketSize, MaxKeepAlive: time.Second, Retention: MinRetention, StreamFrom: -1, Rewind: MinRewind, HTTP: []string{"127.0.0.1:0"}},
 		{ConnectTimeout: MaxConnectTimeout, Window: inbox.MaxWindow, MaxPacketSize: MaxPacketSize, MaxKeepAlive: math.MaxUint16 * time.Second},
 	} {
-		o.Store, o.TCP, o.Log = memory.New(), []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler)
+		o.Store, o.TCP, o.Log = memory.New(memory.Options{}), []string{"127.0.0.1:0"}, slog.New(slog.DiscardHandler)
 		if err := o.Validate(); err != nil {
 			t.Errorf("Validate: %v", err)
 		}

@@ -77,6 +77,19 @@ func (s *session) findLocked(filter string) int {
 	return slices.IndexFunc(s.filters, func(sub inbox.Subscription) bool { return sub.Filter == filter })
 }
 
+// removeLocked takes out the unread entries that are meant, and returns them.
+func (s *session) removeLocked(meant func(inbox.Entry) bool) (removed []inbox.Entry) {
+	s.entries = slices.DeleteFunc(s.entries, func(e inbox.Entry) bool {
+		if !meant(e) {
+			return false
+		}
+		removed = append(removed, e)
+		delete(s.waits, e.Position)
+		return true
+	})
+	return removed
+}
+
 // afterLocked returns the place of the first entry behind p.
 func (s *session) afterLocked(p inbox.Position) int {
 	return sort.Search(len(s.entries), func(i int) bool { return s.entries[i].Position > p })

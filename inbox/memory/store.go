@@ -37,22 +37,17 @@ type Store struct {
 
 var _ inbox.Store = (*Store)(nil)
 
-// Options say what a store keeps beside what is unread.
+// Options say what a store keeps beside what is unread. The zero value is nothing.
 type Options struct {
-	History []inbox.Kept
+	History []inbox.Kept // filters whose messages are kept
 
 	// Rewind is how long after it was stored a message can be had again by a
 	// receiver that starts again, though it was acknowledged. 0 for not at all.
 	Rewind time.Duration
 }
 
-// New returns an empty store. Without options it keeps what is unread alone; of
-// several the last counts.
-func New(options ...Options) *Store {
-	var o Options
-	if n := len(options); n > 0 {
-		o = options[n-1]
-	}
+// New returns an empty store.
+func New(o Options) *Store {
 	s := newStore(rand.Uint32())
 	s.rewind = o.Rewind
 	for _, kept := range o.History {

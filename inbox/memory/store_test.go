@@ -36,7 +36,7 @@ func TestSaveForgetsFinished(t *testing.T) {
 
 // An owner that is fenced while it says its state must not store it.
 func TestFencedDuringSave(t *testing.T) {
-	store := New()
+	store := New(Options{})
 	defer store.Close()
 	second := make(chan inbox.Inbox, 1)
 	first, _, err := store.Open(t.Context(), "c", inbox.OpenOptions{

@@ -14,7 +14,7 @@ var errFault = errors.New("a fault on purpose")
 
 func openFaulty(t *testing.T) (*storetest.Faulty, inbox.Inbox) {
 	t.Helper()
-	f := storetest.NewFaulty(memory.New())
+	f := storetest.NewFaulty(memory.New(memory.Options{}))
 	t.Cleanup(func() { f.Close() })
 	state := func() inbox.State { return inbox.State{Sent: 1000} }
 	in, _, err := f.Open(t.Context(), "c", inbox.OpenOptions{Expiry: inbox.ExpiryNever, State: state})
