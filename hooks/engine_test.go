@@ -34,10 +34,7 @@ func init() {
 		return
 	}
 	engine.open = func(t testing.TB, k keeping) inbox.Store {
-		if k.Rewind > 0 {
-			t.Skip("this engine does not keep what was acknowledged")
-		}
-		return openStore(t, badger.Options{Dir: t.TempDir(), History: k.History})
+		return openStore(t, badger.Options{Dir: t.TempDir(), History: k.History, Rewind: k.Rewind})
 	}
 	engine.reopen = func(t testing.TB, s inbox.Store) inbox.Store {
 		if err := s.Close(); err != nil {
