@@ -104,7 +104,6 @@ const (
 	topicPrefix = "$inbox/"
 	answerEnd   = "/answer"
 	numberSize  = 8
-	contentType = "application/msgpack"
 )
 
 // request makes a request until the broker has time for it.
@@ -170,7 +169,7 @@ func (c *Client) ask(ctx context.Context, conn Publisher, operation string, body
 		Topic:   topicPrefix + operation,
 		Payload: body,
 		Properties: &paho.PublishProperties{
-			ContentType:     contentType,
+			ContentType:     pull.TypeMsgpack,
 			CorrelationData: binary.BigEndian.AppendUint64(nil, number),
 		},
 	}); err != nil {
