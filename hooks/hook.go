@@ -132,6 +132,10 @@ func (h *Hook) Counts() Counts {
 	}
 }
 
+// Service returns what answers requests, for programs that offer the same in
+// another way.
+func (h *Hook) Service() *pull.Service { return h.pull }
+
 // Disconnect ends the connection of a client, if it has one, and reports whether
 // it had. It never waits, as mqtt.Server's method of that name may do for a
 // client that does not read.

@@ -69,9 +69,9 @@ type Options struct {
 	// server's own access rules. Nil allows every will.
 	MayPublish func(cl *mqtt.Client, topic string) bool
 
-	// Pull answers what clients ask their inboxes. By default a service that lets
-	// everyone read everything in history, if the store keeps one: give one with rules
-	// if not everyone may.
+	// Pull answers what clients ask their inboxes, [Hook.Service]. By default a
+	// service that lets everyone read everything in history, if the store keeps one:
+	// give one with rules if not everyone may.
 	Pull *pull.Service
 
 	// Log takes what an operator should know; by default slog.Default().

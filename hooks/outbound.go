@@ -117,8 +117,8 @@ func connackCode(p []byte) byte {
 }
 
 // publish appends a message and waits for room: it is for the pump of this
-// connection, and for what answers its requests. Cost: the frame is encoded where it
-// waits, without a copy or an allocation.
+// connection, and for what answers its requests. Cost: the frame is encoded where it waits, without a copy
+// or an allocation.
 func (o *outbound) publish(p *publication) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,8 +18,8 @@ const maxLevels = 200
 
 // OnPublish gives messages of QoS 1 and 2, and some of QoS 0, to the store, after
 // the MQTT library has checked them and the publisher's right to publish, and takes
-// what is asked of an inbox. It turns them into messages that the library has nothing
-// left to do for: no acknowledgement, no delivery, nothing kept.
+// what is asked of an inbox. It turns them into messages that the library has nothing left to do for: no
+// acknowledgement, no delivery, nothing kept.
 func (h *Hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	l := linkOf(cl)
 	switch {

@@ -12,8 +12,8 @@ type Span struct{ After, Through Position }
 
 // Spans is a set of positions: spans that ascend, of which none is empty and no two
 // touch. Nil is the empty set. It is plain data: but for Append no method changes what
-// it is called on, or shares memory that another may change. Finding costs O(log n) in
-// the number of spans, everything else O(n).
+// it is called on, or shares memory that another may change. Finding costs O(log n) in the number of
+// spans, everything else O(n).
 type Spans []Span
 
 // search returns the place of the first span that ends at p or behind it.

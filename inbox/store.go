@@ -149,8 +149,8 @@ type OpenOptions struct {
 	State func() State
 
 	// Live takes a message whose grant has QoS 0: it is delivered at once or
-	// not at all, and never kept. The engine calls it in the order of storing
-	// on its own goroutine; it must not block. Nil drops such messages.
+	// not at all, and never kept. The engine calls it in the order of storing on its own goroutine;
+	// it must not block. Nil drops such messages.
 	Live func(Entry)
 }
 

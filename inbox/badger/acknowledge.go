@@ -3,14 +3,15 @@ package badger
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // Acknowledge implements [inbox.Puller]. It costs two commits that it shares with
-// whatever else is waiting, and reading what it is to acknowledge. That is done by one
-// caller at a time for each receiver.
+// whatever else is waiting, and a few searches for each sender and topic that is meant,
+// or reading the messages. That is done by one caller at a time for each receiver.
 func (s *Store) Acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Acknowledgement) (n int, err error) {
 	done, err := s.turns.take(ctx, r)
 	if err == nil {
@@ -25,13 +26,13 @@ func (s *Store) Acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Ackno
 
 func (s *Store) acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Acknowledgement) (int, error) {
 	var o outlook
-	meant := meaning{marks: marks{}}
-	err := s.ask(ctx, r, func(u *unread) error {
-		o = u.outlook
+	var meant meaning
+	err := s.askSorted(ctx, r, func(u *unread, sort func() (*sorted, error)) error {
+		o, meant = u.outlook, meaning{marks: marks{}}
 		if len(a.IDs) > 0 {
 			return u.meantByID(ctx, a.IDs, &meant)
 		}
-		return u.meantBetween(ctx, a, &meant)
+		return u.meantBetween(ctx, a, &meant, sort)
 	})
 	if err != nil || len(meant.marks) == 0 {
 		return 0, err
@@ -87,13 +88,37 @@ func (u *unread) eachWith(ctx context.Context, wanted []inbox.Position, do func(
 
 // meantBetween finds what matches within bounds. What is lost there is acknowledged
 // with it: it was told, or is nothing that would be asked for.
-func (u *unread) meantBetween(ctx context.Context, a inbox.Acknowledgement, m *meaning) error {
-	through := u.upTo
+func (u *unread) meantBetween(ctx context.Context, a inbox.Acknowledgement, m *meaning, sort func() (*sorted, error)) error {
+	whole := inbox.Span{After: a.After, Through: u.upTo}
 	if a.Through != 0 {
-		through = min(through, a.Through)
+		whole.Through = min(u.upTo, a.Through)
 	}
-	whole := inbox.Span{After: a.After, Through: through}
-	return u.each(ctx, a.After, through, false, func(e met) bool {
+	all, err := u.meantOfSome(ctx, a, whole, m, u.s.sizes.few)
+	if err != nil || all {
+		return err
+	}
+	*m = meaning{marks: marks{}}
+	x, err := sort()
+	if err == nil {
+		defer x.close()
+		err = x.mean(ctx, a, whole, m)
+	}
+	if isUnsorted(err) {
+		*m = meaning{marks: marks{}}
+		_, err = u.meantOfSome(ctx, a, whole, m, math.MaxInt)
+	}
+	return err
+}
+
+// meantOfSome does what meantBetween does by reading so many entries, and reports
+// whether that was all.
+func (u *unread) meantOfSome(ctx context.Context, a inbox.Acknowledgement, whole inbox.Span, m *meaning, most int) (all bool, err error) {
+	all = true
+	err = u.each(ctx, whole.After, whole.Through, false, func(e met) bool {
+		if most--; most < 0 {
+			all = false
+			return false
+		}
 		switch {
 		case !a.Matches(e.Envelope):
 		case a.Selection == inbox.Selection{}:
@@ -104,6 +129,7 @@ func (u *unread) meantBetween(ctx context.Context, a inbox.Acknowledgement, m *m
 		}
 		return true
 	})
+	return all, err
 }
 
 func (m *meaning) count(e met) {

@@ -16,6 +16,13 @@ func OpenSweeping(o Options, every time.Duration) (*Store, error) {
 	return Open(o)
 }
 
+// OpenSorting opens a store like OpenSweeping, which indexes every inbox that is asked, and
+// sorts its entries when there are a few.
+func OpenSorting(o Options, every time.Duration) (*Store, error) {
+	o.sizes = indexSizes{few: 1, tell: 20, sort: 100}
+	return OpenSweeping(o, every)
+}
+
 // Keys counts the keys of each kind, by prefix.
 func (s *Store) Keys() map[string]int {
 	n := map[string]int{}

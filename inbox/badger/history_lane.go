@@ -55,7 +55,7 @@ func (r *historyReader) openLane(h *history, after, before inbox.Position, index
 		return nil
 	}
 	if indexed && (isTopic || sender != "" || !hasAll) {
-		lists, err := r.s.openLists(r.txn, h.incarnation, before-1)
+		lists, err := r.s.openLists(r.txn, h.incarnation, after, before-1)
 		if err != nil {
 			return err
 		}

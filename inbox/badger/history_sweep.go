@@ -104,7 +104,7 @@ func (s *Store) tooOld(txn *badger.Txn, h *history, after, visible inbox.Positio
 // for those that follow are as much as it keeps. While its index is far behind, that is
 // not known, and nothing goes.
 func (s *Store) tooMuch(txn *badger.Txn, h *history, after, visible inbox.Position) (inbox.Position, error) {
-	lists, err := s.openLists(txn, h.incarnation, visible)
+	lists, err := s.openLists(txn, h.incarnation, after, visible)
 	var behind behindError
 	switch {
 	case errors.As(err, &behind):

@@ -16,7 +16,6 @@ import (
 // some time; when it is much, it is sorted into the lists. The more there is to sort,
 // the less is written for each entry.
 const (
-	sortFrom   = 4 * mostPostings  // entries; readers take about 30 ns for each that is not sorted
 	sortAtMost = 16 * mostPostings // entries that are in memory at once
 	sortBytes  = 8 << 20           // likewise, as estimated
 )
@@ -41,12 +40,12 @@ func (s *Store) indexMore(txn *badger.Txn, step *indexStep, upTo inbox.Position)
 	switch n := step.was.unsorted + uint64(len(came.entries)); {
 	case len(came.entries) == 0:
 		return nil, false, nil
-	case n >= sortFrom || came.size >= sortBytes/2:
+	case n >= uint64(s.sizes.sort) || came.size >= sortBytes/2:
 		if step.is.through = upTo; more {
 			step.is.through = came.last()
 		}
 		step.is.sorted, step.is.unsorted = step.is.through, 0
-		sorting, err = s.readFresh(txn, step.incarnation, step.was)
+		sorting, err = s.readFresh(txn, step.incarnation, step.was, 0, endless)
 		if err == nil {
 			sorting.add(came)
 		}
@@ -69,27 +68,42 @@ func (s *Store) indexMore(txn *badger.Txn, step *indexStep, upTo inbox.Position)
 	return nil, more, nil
 }
 
-// readFresh reads the arrivals that are not sorted yet.
-func (s *Store) readFresh(txn *badger.Txn, inc incarnation, x indexed) (*fresh, error) {
+// readFresh reads the arrivals behind one position and up to another that are not
+// sorted yet, and perhaps some others.
+func (s *Store) readFresh(txn *badger.Txn, inc incarnation, x indexed, after, upTo inbox.Position) (*fresh, error) {
 	f := newFresh(x.kinds, x.clock)
-	err := eachArrivals(txn, inc, x.sorted, func(_, value []byte) error {
+	if upTo <= x.sorted {
+		return f, nil
+	}
+	err := eachArrivals(txn, inc, max(x.sorted, after), func(key, value []byte) error {
 		a, err := parseArrivals(value)
-		if err == nil {
-			f.add(a)
+		if err != nil {
+			return err
 		}
-		return err
+		f.add(a)
+		if inbox.Position(keyNumber(key)) >= upTo {
+			return errStop
+		}
+		return nil
 	})
 	return f, err
 }
 
+// errStop says that no more is wanted.
+var errStop = errors.New("enough")
+
 // eachArrivals calls do with the records of what is behind a position and not sorted
-// yet. Keys and values are valid during the call.
+// yet, until it returns errStop. Keys and values are valid during the call.
 func eachArrivals(txn *badger.Txn, inc incarnation, after inbox.Position, do func(key, value []byte) error) error {
 	id := listID{kind: listArrivals}
 	it := txn.NewIterator(badger.IteratorOptions{Prefix: id.key(inc, 0)[:listKeyLength-8]})
 	defer it.Close()
 	for it.Seek(id.key(inc, after+1)); it.Valid(); it.Next() {
-		if err := it.Item().Value(func(v []byte) error { return do(it.Item().Key(), v) }); err != nil {
+		err := it.Item().Value(func(v []byte) error { return do(it.Item().Key(), v) })
+		if errors.Is(err, errStop) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -127,7 +141,7 @@ func (ix *indexer) sort(step *indexStep, f *fresh) error {
 	for more := true; more; {
 		more = false
 		err := ix.s.view(func(txn *badger.Txn) error {
-			err := eachArrivals(txn, step.incarnation, step.was.sorted, func(key, _ []byte) error {
+			return eachArrivals(txn, step.incarnation, step.was.sorted, func(key, _ []byte) error {
 				if step.isFull() {
 					more = true
 					return errStop
@@ -135,10 +149,6 @@ func (ix *indexer) sort(step *indexStep, f *fresh) error {
 				step.delete(slices.Clone(key))
 				return nil
 			})
-			if errors.Is(err, errStop) {
-				err = nil
-			}
-			return err
 		})
 		if err == nil && more {
 			err = ix.write(step)
@@ -150,8 +160,6 @@ func (ix *indexer) sort(step *indexStep, f *fresh) error {
 	step.is = is
 	return nil
 }
-
-var errStop = errors.New("enough")
 
 // extend adds the postings of one list to a step, or as many as fit, and reports
 // whether those are all. The last record of the list is written again with them, or,

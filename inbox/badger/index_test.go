@@ -17,6 +17,15 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
+// sortAll is from how many entries on an index has lists.
+const sortAll = 2048
+
+func indexOptions(dir string) Options {
+	o := everythingOptions(dir)
+	o.sizes = indexSizes{few: indexDefaults.few, tell: 256, sort: sortAll}
+	return o
+}
+
 // indexFor has the inbox of a receiver be indexed, and returns which it is.
 func indexFor(t testing.TB, s *Store, r inbox.Receiver, kinds listKinds) incarnation {
 	t.Helper()
@@ -135,7 +144,7 @@ func TestIndexFollows(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(1, 9))
 	open := func() *Store {
-		s, err := Open(everythingOptions(dir))
+		s, err := Open(indexOptions(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +236,7 @@ func indexRecords(t testing.TB, s *Store) map[listKind]int {
 // What comes in is kept as it came until it is much; then it is sorted into lists, of
 // which few records are small.
 func TestIndexOfMany(t *testing.T) {
-	s, err := Open(everythingOptions(t.TempDir()))
+	s, err := Open(indexOptions(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,20 +249,20 @@ func TestIndexOfMany(t *testing.T) {
 	if records := indexRecords(t, s); len(records) != 1 || records[listArrivals] == 0 {
 		t.Errorf("records %v of few entries", records)
 	}
-	appendAll(t, s, manySenders(sortFrom, senders)...)
+	appendAll(t, s, manySenders(sortAll, senders)...)
 	if err := s.indexer.await(t.Context(), inc); err != nil {
 		t.Fatal(err)
 	}
 	checkIndex(t, s, inc, inc, kindsOfInbox)
 	for range 8 {
-		appendAll(t, s, manySenders(sortFrom/4, 3)...)
+		appendAll(t, s, manySenders(sortAll/4, 3)...)
 		if err := s.indexer.await(t.Context(), inc); err != nil {
 			t.Fatal(err)
 		}
 	}
 	checkIndex(t, s, inc, inc, kindsOfInbox)
 	records := indexRecords(t, s)
-	lists, large := senders+1, 2*3*sortFrom/fewPostings
+	lists, large := senders+1, 2*4*sortAll/fewPostings
 	if n := records[listPair] + records[listAll]; records[listOfTopic] != senders || n < lists || n > lists+large {
 		t.Errorf("records %v of %d lists", records, lists)
 	}
@@ -262,7 +271,7 @@ func TestIndexOfMany(t *testing.T) {
 // What a session has in the index goes with it, and what it has finished is cleaned
 // up when that is much.
 func TestIndexGoes(t *testing.T) {
-	s, err := Open(everythingOptions(t.TempDir()))
+	s, err := Open(indexOptions(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +279,7 @@ func TestIndexGoes(t *testing.T) {
 	a, b := enter(t, s, "a", nil, sub("a", 1)), enter(t, s, "b", nil, sub("b", 1))
 	for _, r := range []inbox.Receiver{"a", "b"} {
 		inc := indexFor(t, s, r, kindsOfInbox)
-		all := manySenders(sortFrom+100, 300)
+		all := manySenders(mostPostings+1000, 300)
 		for _, e := range all {
 			e.Topic = string(r)
 		}
@@ -284,7 +293,7 @@ func TestIndexGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return s.Keys()["j"] == 1 && s.Keys()["s"] <= before/2+1 })
-	for n := sortFrom + 100; n > 0; n -= 100 {
+	for n := mostPostings + 1000; n > 0; n -= 100 {
 		b.finish(t, min(n, 100))
 	}
 	eventually(t, func() bool { return s.Keys()["s"] == 0 })
@@ -310,11 +319,11 @@ func TestIndexDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s, err := Open(everythingOptions(dir))
+			s, err := Open(indexOptions(dir))
 			if err != nil {
 				t.Fatal(err)
 			}
-			const n = sortFrom + 1000
+			const n = sortAll + 1000
 			enter(t, s, "a", nil, sub("a", 1))
 			appendAll(t, s, manySenders(n-1000, 5)...)
 			inc := indexFor(t, s, "a", kindsOfInbox)
@@ -324,7 +333,7 @@ func TestIndexDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			damage(t, dir, func(d *damager) { harm(d, inc) })
-			if s, err = Open(everythingOptions(dir)); err != nil {
+			if s, err = Open(indexOptions(dir)); err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
@@ -351,7 +360,7 @@ func TestIndexDamaged(t *testing.T) {
 
 // Who waits for an index is told when it does not come.
 func TestIndexAwaited(t *testing.T) {
-	s, err := Open(everythingOptions(t.TempDir()))
+	s, err := Open(indexOptions(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,12 +389,12 @@ func TestIndexAwaited(t *testing.T) {
 // Each damage to an index is found by Verify.
 func TestVerifyIndex(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(everythingOptions(dir))
+	s, err := Open(indexOptions(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	enter(t, s, "a", nil, sub("a", 1))
-	appendAll(t, s, manySenders(sortFrom, 2)...)
+	appendAll(t, s, manySenders(mostPostings+sortAll, 2)...)
 	inc := indexFor(t, s, "a", kindsOfInbox)
 	err = s.indexer.await(t.Context(), inc)
 	appendAll(t, s, manySenders(1000, 2)...)
@@ -400,7 +409,7 @@ func TestVerifyIndex(t *testing.T) {
 		}
 		d.set(key, appendPostings(nil, string(r.sender), string(r.topic), r.before, change(r.appendTo(nil))), 0)
 	}
-	const all, half = sortFrom + 1000, sortFrom/2 + 500
+	const all = mostPostings + sortAll + 1000
 	x := &everything{dir: dir}
 	for name, c := range map[string]struct {
 		do   func(d *damager)
@@ -433,7 +442,7 @@ func TestVerifyIndex(t *testing.T) {
 		}, []string{fmt.Sprintf("lost: session \"a\" has %d entries of \"\" in \"\", and its index others, %d", all, all-1)}},
 		"one counted wrong": {func(d *damager) {
 			rewrite(d, listID{listPair, pairOf("sender 0", "a")}.key(inc, endless), func(p []posting) []posting { p[3].bytes++; return p })
-		}, []string{fmt.Sprintf("lost: session \"a\" has %d entries of \"sender 0\" in \"a\", and its index others, %d", half, half)}},
+		}, []string{fmt.Sprintf("lost: session \"a\" has %d entries of \"sender 0\" in \"a\", and its index others, %d", all/2, all/2)}},
 		"not found by topic": {func(d *damager) { d.drop(d.first(kind(listOfTopic))) }, []string{"lost: messages of"}},
 		"of nobody": {func(d *damager) { d.set(listID{kind: listAll}.key(nobody, endless), d.get(d.first(kind(listAll))), 0) },
 			[]string{"stays: postings of incarnation 999"}},

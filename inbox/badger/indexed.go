@@ -84,9 +84,14 @@ type indexing struct {
 	since int // entries since the indexer was last told
 }
 
-// tellAfter is how many new entries are worth telling the indexer of: readers read
-// them all from the blocks.
-const tellAfter = 1024
+// indexSizes say from how many entries on something is done for an index.
+type indexSizes struct {
+	few  int // so many are read before an index is asked, and made where there is none: who has no more costs nothing later
+	tell int // so many that came in are told the indexer; readers take those from the blocks
+	sort int // so many are sorted into lists; readers take about 50 ns for each that is not
+}
+
+var indexDefaults = indexSizes{few: 512, tell: 1024, sort: 4 * mostPostings}
 
 // noteIndexed notes that entries are being added to an inbox. Cost where there is no
 // index: a look into a map, for each inbox and group.
@@ -95,7 +100,7 @@ func (g *commitGroup) noteIndexed(inc incarnation, entries int) {
 	if x == nil {
 		return
 	}
-	if x.since += entries; x.since >= tellAfter {
+	if x.since += entries; x.since >= g.s.sizes.tell {
 		x.since = 0
 		g.behind = append(g.behind, inc)
 	}
@@ -115,6 +120,15 @@ func (g *commitGroup) makeIndex(m inbox.Member, kinds listKinds) {
 	g.put(indexedKey(sess.incarnation), appendIndexed(nil, x.indexed))
 	g.s.indexer.add(sess.incarnation)
 	g.behind = append(g.behind, sess.incarnation)
+}
+
+// remakeIndex has an index be made anew of what is kept, if there is one.
+func (g *commitGroup) remakeIndex(inc incarnation) {
+	if x := g.s.indexes[inc]; x != nil {
+		x.indexed = indexed{phase: indexNew, kinds: x.kinds}
+		g.put(indexedKey(inc), appendIndexed(nil, x.indexed))
+		g.behind = append(g.behind, inc)
+	}
 }
 
 // endIndex forgets the index of an inbox that ends. What is on disk goes with the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -17,6 +18,11 @@ const mostTail = 8192
 
 // errNotIndexed says that an inbox has no index.
 var errNotIndexed = errors.New("inbox is not indexed")
+
+// notIndexedError says which inboxes have no index.
+type notIndexedError []incarnation
+
+func (notIndexedError) Error() string { return errNotIndexed.Error() }
 
 // behindError says that the index of an inbox is too far behind.
 type behindError incarnation
@@ -44,7 +50,7 @@ func (s *Store) viewLists(ctx context.Context, of []incarnation, read func(txn *
 				}
 			}()
 			for _, inc := range of {
-				l, err := s.openLists(txn, inc, upTo)
+				l, err := s.openLists(txn, inc, 0, upTo)
 				if err != nil {
 					return err
 				}
@@ -67,11 +73,15 @@ func (s *Store) viewLists(ctx context.Context, of []incarnation, read func(txn *
 }
 
 // openLists returns what is indexed of an inbox, and reads what came in since, up to
-// a position.
-func (s *Store) openLists(txn *badger.Txn, inc incarnation, upTo inbox.Position) (*lists, error) {
+// a position. It is not to be asked for anything behind that, nor at the position after
+// or in front of it.
+func (s *Store) openLists(txn *badger.Txn, inc incarnation, after, upTo inbox.Position) (*lists, error) {
 	x, ok, err := readIndexed(txn, inc)
 	switch {
 	case err != nil:
+		if errors.Is(err, inbox.ErrDamaged) {
+			s.indexer.hint(indexWork{remake: true}, inc)
+		}
 		return nil, err
 	case !ok:
 		return nil, errNotIndexed
@@ -79,12 +89,12 @@ func (s *Store) openLists(txn *badger.Txn, inc incarnation, upTo inbox.Position)
 		return nil, behindError(inc)
 	}
 	l := &lists{s: s, txn: txn, incarnation: inc}
-	if l.fresh, err = s.readFresh(txn, inc, x); err != nil {
+	if l.fresh, err = s.readFresh(txn, inc, x, after, upTo); err != nil {
 		l.fail(indexedKey(inc), err)
 		return nil, err
 	}
 	var came arrivals
-	s.gather(txn, inc, x.through, upTo, func(p posting, sender, topic string, expiresAt uint64) bool {
+	s.gather(txn, inc, max(x.through, after), upTo, func(p posting, sender, topic string, expiresAt uint64) bool {
 		came.add(p, sender, topic, expiresAt)
 		l.fresh.clock.add(&p)
 		return len(came.entries) <= mostTail
@@ -92,7 +102,7 @@ func (s *Store) openLists(txn *badger.Txn, inc incarnation, upTo inbox.Position)
 	switch {
 	case len(came.entries) > mostTail:
 		return nil, behindError(inc)
-	case len(came.entries) >= tellAfter:
+	case len(came.entries) >= s.sizes.tell:
 		s.indexer.hint(indexWork{index: true}, inc)
 	}
 	l.fresh.add(&came)
@@ -156,6 +166,44 @@ func (l *lists) ofTopic(topic string) iter.Seq[*postingList] {
 		}
 		for name := range pairs {
 			if !yield(l.list(listID{listPair, name})) {
+				return
+			}
+		}
+	}
+}
+
+// pairs yields the lists that together have what a selection means, in no particular
+// order: those of pairs. By their hashes they may have some of others too, so that
+// messages are to be compared. Cost: a seek for each; with a filter that has
+// wildcards, and no sender, for each pair that there is.
+func (l *lists) pairs(sel inbox.Selection) iter.Seq[*postingList] {
+	exact := sel.Filter != "" && !strings.ContainsAny(sel.Filter, "+#")
+	sender := hashName(sel.Sender)
+	switch {
+	case exact && sel.Sender != "":
+		one := l.list(listID{listPair, pairOf(sel.Sender, sel.Filter)})
+		return func(yield func(*postingList) bool) {
+			if one.last() != nil {
+				yield(one)
+			}
+		}
+	case exact:
+		return l.ofTopic(sel.Filter)
+	case sel.Sender != "":
+		return inTopics(sel.Filter, l.all(listPair, sender[:]))
+	default:
+		return inTopics(sel.Filter, l.all(listPair, nil))
+	}
+}
+
+// inTopics passes on those lists whose topics match a filter; all if it is empty.
+func inTopics(filter string, all iter.Seq[*postingList]) iter.Seq[*postingList] {
+	if filter == "" {
+		return all
+	}
+	return func(yield func(*postingList) bool) {
+		for l := range all {
+			if _, topic := l.names(); inbox.MatchTopic(filter, topic) && !yield(l) {
 				return
 			}
 		}

@@ -127,6 +127,18 @@ func (l *postingList) upTo(p inbox.Position) tally {
 	return tally{}
 }
 
+// find returns the posting at a position, if there is one.
+func (l *postingList) find(p inbox.Position) (posting, bool) {
+	r := l.record(p)
+	if r == nil {
+		return posting{}, false
+	}
+	if i := r.upTo(p) - 1; i >= 0 && r.position(i) == p {
+		return r.at(i), true
+	}
+	return posting{}, false
+}
+
 // between is what lies behind one position and up to another.
 func (l *postingList) between(after, upTo inbox.Position) tally {
 	if upTo <= after {

@@ -8,6 +8,15 @@ type walk struct {
 	back bool
 	r    *postings // nil at the end
 	i    int       // the next in it
+
+	within inbox.Spans // where postings count, if it is bounded
+	bound  bool
+}
+
+// in bounds a walk to some spans.
+func (w *walk) in(within inbox.Spans) *walk {
+	w.within, w.bound = within, true
+	return w
 }
 
 // after begins behind p.
@@ -56,8 +65,50 @@ func (w *walk) turn() {
 }
 
 // next returns the next posting, or false at the end. Cost: about 10 ns, and a seek
-// at the end of a record.
+// at the end of a record, or of a span.
 func (w *walk) next() (posting, bool) {
+	for {
+		p, ok := w.step()
+		if !ok || !w.bound {
+			return p, ok
+		}
+		q, ok := w.wanted(p.position)
+		switch {
+		case !ok:
+			w.r = nil
+			return posting{}, false
+		case q == p.position:
+			return p, true
+		case w.back:
+			w.skip(q + 1)
+		default:
+			w.skip(q - 1)
+		}
+	}
+}
+
+// passOver has the walk go to the next record if all that is at hand is over.
+func (w *walk) passOver(d deadline) {
+	for w.r != nil && w.r.allOver(d) {
+		if w.back {
+			w.i = -1
+			w.turn()
+			continue
+		}
+		w.r, w.i = w.list.record(w.r.last()+1), 0
+	}
+}
+
+// wanted returns the first position at p or after it, in the direction of the walk,
+// that counts, if there is one.
+func (w *walk) wanted(p inbox.Position) (inbox.Position, bool) {
+	if w.back {
+		return w.within.AtOrBefore(p)
+	}
+	return w.within.AtOrBehind(p)
+}
+
+func (w *walk) step() (posting, bool) {
 	if w.r == nil {
 		return posting{}, false
 	}

@@ -76,6 +76,7 @@ type unread struct {
 	progress progressRecord
 	within   inbox.Spans // where it is: what is acknowledged whatever its pair is not in there
 	acked    *acked      // the rest of what is acknowledged; nil for nothing
+	withOld  bool        // it is with what was acknowledged, of which some is gone
 }
 
 // unread opens what is unread in an inbox. Cost: about 20 µs.
@@ -103,6 +104,7 @@ func (u *unread) withRead() error {
 	if kept >= u.upTo {
 		return nil
 	}
+	u.withOld = true
 	u.within = u.within.Add(inbox.Span{After: kept, Through: u.upTo})
 	if u.acked != nil {
 		u.acked.upTo = kept
@@ -121,9 +123,16 @@ func (u *unread) each(ctx context.Context, after, upTo inbox.Position, back bool
 
 // eachIn is each for some of what is unread. A place without entries costs a seek.
 func (u *unread) eachIn(ctx context.Context, within inbox.Spans, after, upTo inbox.Position, back bool, do func(met) bool) error {
-	m := u.s.merge(u.txn, u.reading, part{
-		after: after, upTo: min(upTo, u.upTo), back: back, within: &within, acked: u.acked,
-	})
+	return u.eachOf(ctx, part{after: after, upTo: upTo, back: back, within: &within}, do)
+}
+
+// eachOf is each for a part of what is unread.
+func (u *unread) eachOf(ctx context.Context, p part, do func(met) bool) error {
+	p.upTo, p.acked = min(p.upTo, u.upTo), u.acked
+	for _, src := range u.sources {
+		src.next = 0 // as if they had not been read before
+	}
+	m := u.s.merge(u.txn, u.reading, p)
 	defer m.close()
 	for n := 1; ; n++ {
 		e, ok := m.next()

@@ -57,7 +57,9 @@ type Options struct {
 
 	Log *slog.Logger // nil for slog.Default
 
-	sweepEvery time.Duration // tests sweep more often; 0 means sweepInterval
+	// What tests do more often.
+	sweepEvery time.Duration // 0 means sweepInterval
+	sizes      indexSizes    // the zero value means indexDefaults
 }
 
 const (
@@ -76,6 +78,7 @@ func (o Options) withDefaults() Options {
 	o.StreamFrom = cmp.Or(o.StreamFrom, defaultStream)
 	o.LockWait = cmp.Or(o.LockWait, defaultWait)
 	o.sweepEvery = cmp.Or(o.sweepEvery, sweepInterval)
+	o.sizes = cmp.Or(o.sizes, indexDefaults)
 	return o
 }
 

@@ -26,20 +26,23 @@ func (p *posting) tally() tally {
 	if p.expiry != 0 {
 		t.expiring = 1
 	}
+	if p.isCopy() {
+		t.copies = 1
+	}
 	return t
 }
 
-// tally is how many entries there are, what they take, and how many of them expire
-// by themselves. Of a list that begins somewhere, so does its tally: only the
-// difference of two means something.
-type tally struct{ messages, bytes, expiring uint64 }
+// tally is how many entries there are, what they take, how many of them expire by
+// themselves, and how many are copies. Of a list that begins somewhere, so does its
+// tally: only the difference of two means something.
+type tally struct{ messages, bytes, expiring, copies uint64 }
 
 func (t tally) plus(o tally) tally {
-	return tally{t.messages + o.messages, t.bytes + o.bytes, t.expiring + o.expiring}
+	return tally{t.messages + o.messages, t.bytes + o.bytes, t.expiring + o.expiring, t.copies + o.copies}
 }
 
 func (t tally) minus(o tally) tally {
-	return tally{t.messages - o.messages, t.bytes - o.bytes, t.expiring - o.expiring}
+	return tally{t.messages - o.messages, t.bytes - o.bytes, t.expiring - o.expiring, t.copies - o.copies}
 }
 
 // mostPostings bounds a record.
@@ -120,27 +123,34 @@ func (r *postings) upTo(p inbox.Position) int {
 }
 
 // tally is what the first n entries of the record come to, and what is before it.
-// Cost: a look at two columns, or, if some of the entries expire and not all, at n
-// numbers.
+// Cost: a look at two columns, or, if some of the entries expire or are copies, and not
+// all, at n numbers.
 func (r *postings) tally(n int) tally {
 	t := tally{messages: uint64(n), bytes: r.bytesUpTo(n)}
-	switch r.expiring {
+	t.expiring = r.column[columnExpiry].count(n, r.expiring, r.n)
+	t.copies = r.column[columnBehind].count(n, r.copies, r.n)
+	return r.before.plus(t)
+}
+
+// count returns how many of the first n numbers are not 0, if so many of all are.
+func (c *column) count(n, notZero, all int) (sum uint64) {
+	switch notZero {
 	case 0:
-	case r.n:
-		t.expiring = uint64(n)
-	default:
-		for i := range n {
-			if r.column[columnExpiry].at(i) != 0 {
-				t.expiring++
-			}
+		return 0
+	case all:
+		return uint64(n)
+	}
+	for i := range n {
+		if c.at(i) != 0 {
+			sum++
 		}
 	}
-	return r.before.plus(t)
+	return sum
 }
 
 // total is what the list comes to up to the end of the record.
 func (r *postings) total() tally {
-	return r.before.plus(tally{uint64(r.n), r.bytesUpTo(r.n), uint64(r.expiring)})
+	return r.before.plus(tally{uint64(r.n), r.bytesUpTo(r.n), uint64(r.expiring), uint64(r.copies)})
 }
 
 // appendTo appends all postings of the record.
@@ -172,16 +182,20 @@ func (d deadline) passed(r *postings, i int) bool {
 	return expiry != 0 && expiry <= d.now || r.time(i) <= d.old && !r.copied(i)
 }
 
+// allOver reports whether all entries are over, as far as the head of the record says.
+func (r *postings) allOver(d deadline) bool {
+	return r.expiring == r.n && r.latest <= d.now || r.copies == 0 && r.newest <= d.old
+}
+
 // over is what those of the entries from number i to before number j come to that
 // are over. Cost: nothing if the head of the record says that none is or all are,
 // otherwise about 10 ns an entry.
 func (r *postings) over(i, j int, d deadline) tally {
 	some := r.expiring > 0 && r.earliest <= d.now || r.copies < r.n && r.oldest <= d.old
-	all := r.expiring == r.n && r.latest <= d.now || r.copies == 0 && r.newest <= d.old
 	switch {
 	case i >= j || !some:
 		return tally{}
-	case all:
+	case r.allOver(d):
 		return r.tally(j).minus(r.tally(i))
 	}
 	var t tally
@@ -189,11 +203,8 @@ func (r *postings) over(i, j int, d deadline) tally {
 		if !d.passed(r, i) {
 			continue
 		}
-		t.messages++
-		t.bytes += r.bytesUpTo(i+1) - r.bytesUpTo(i)
-		if r.expiry(i) != 0 {
-			t.expiring++
-		}
+		p := r.at(i)
+		t = t.plus(p.tally())
 	}
 	return t
 }

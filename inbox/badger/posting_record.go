@@ -14,7 +14,7 @@ import (
 //
 //	version:1
 //	length:uvarint sender  length:uvarint topic    what the list is of
-//	messages:uvarint bytes:uvarint expiring:uvarint    what is before the record in its list
+//	messages:uvarint bytes:uvarint expiring:uvarint copies:uvarint    what is before the record in its list
 //	n:uvarint  copies:uvarint  expiring:uvarint        of its own
 //	first:uvarint                                      position
 //	base:uvarint                                       the lowest time, Unix ms
@@ -37,7 +37,7 @@ func appendPostings(dst []byte, sender, topic string, before tally, all []postin
 	dst = append(binary.AppendUvarint(dst, uint64(len(sender))), sender...)
 	dst = append(binary.AppendUvarint(dst, uint64(len(topic))), topic...)
 	for _, v := range [...]uint64{
-		before.messages, before.bytes, before.expiring, uint64(r.n), uint64(r.copies), uint64(r.expiring), uint64(r.first), uint64(r.base),
+		before.messages, before.bytes, before.expiring, before.copies, uint64(r.n), uint64(r.copies), uint64(r.expiring), uint64(r.first), uint64(r.base),
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -133,7 +133,7 @@ func parsePostings(b []byte) (*postings, error) {
 	}
 	d := postingsReader{rest: b[1:]}
 	r := &postings{sender: d.text("sender"), topic: d.text("topic")}
-	r.before = tally{d.number("messages"), d.number("bytes"), d.number("expiring")}
+	r.before = tally{d.number("messages"), d.number("bytes"), d.number("expiring"), d.number("copies")}
 	r.n = int(d.upTo("n", mostPostings))
 	r.copies, r.expiring = int(d.upTo("copies", uint64(r.n))), int(d.upTo("expiring", uint64(r.n)))
 	r.first = inbox.Position(d.number("first"))

@@ -22,18 +22,18 @@ func TestPostingsRecord(t *testing.T) {
 	}{
 		{
 			"one", "", "", tally{}, []posting{{5, 5, 0, 0, 0}},
-			"01" + "00" + "00" + "000000" + "010000" + "05" + "00" + "0000" + "0000000000",
+			"01" + "00" + "00" + "00000000" + "010000" + "05" + "00" + "0000" + "0000000000",
 		},
 		{
-			"several", "ann", "a/b", tally{7, 300, 1},
+			"several", "ann", "a/b", tally{7, 300, 1, 2},
 			[]posting{{1000, 1000, 20, 1_700_000_000_000, 0}, {1003, 1003, 300, 1_700_000_000_100, 1_700_000_060_100}, {1300, 1300, 0, 1_700_000_000_050, 0}},
-			"01" + "03616e6e" + "03612f62" + "07ac0201" + "030001" + "e807" + "80d095ffbc31" + "0064" + "c4a599ffbc31c4a599ffbc31" +
+			"01" + "03616e6e" + "03612f62" + "07ac020102" + "030001" + "e807" + "80d095ffbc31" + "0064" + "c4a599ffbc31c4a599ffbc31" +
 				"02" + "00000003012c" + "02" + "001401400140" + "01" + "006432" + "01" + "000100" + "00",
 		},
 		{
 			"copies", "b", "x", tally{},
 			[]posting{{10, 4, 1, -5, 0}, {11, 11, 1, 3, -1}},
-			"01" + "0162" + "0178" + "000000" + "020101" + "0a" + "fbffffffffffffffff01" + "0808" + "ffffffffffffffffff01ffffffffffffffffff01" +
+			"01" + "0162" + "0178" + "00000000" + "020101" + "0a" + "fbffffffffffffffff01" + "0808" + "ffffffffffffffffff01ffffffffffffffffff01" +
 				"010001" + "010102" + "010008" + "010001" + "010600",
 		},
 	} {
@@ -53,7 +53,7 @@ func TestPostingsRecord(t *testing.T) {
 }
 
 func TestPostingsDamaged(t *testing.T) {
-	whole := appendPostings(nil, "ann", "a/b", tally{1, 2, 0}, []posting{{1000, 1000, 20, 12, 0}, {1001, 1000, 20, 12, 99}})
+	whole := appendPostings(nil, "ann", "a/b", tally{1, 2, 0, 0}, []posting{{1000, 1000, 20, 12, 0}, {1001, 1000, 20, 12, 99}})
 	for n := range whole {
 		if _, err := parsePostings(whole[:n]); !errors.Is(err, inbox.ErrDamaged) {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
@@ -69,7 +69,7 @@ func TestPostingsDamaged(t *testing.T) {
 
 func FuzzParsePostings(f *testing.F) {
 	f.Add([]byte{}, uint64(1))
-	f.Add(appendPostings(nil, "ann", "a/b", tally{1, 2, 0}, []posting{{1000, 1000, 20, 12, 0}, {1001, 1000, 20, 12, 99}}), uint64(1000))
+	f.Add(appendPostings(nil, "ann", "a/b", tally{1, 2, 0, 0}, []posting{{1000, 1000, 20, 12, 0}, {1001, 1000, 20, 12, 99}}), uint64(1000))
 	f.Add(appendPostings(nil, "", "", tally{}, []posting{{1, 1, 1 << 40, math.MinInt64, 1}, {1 << 60, 2, 0, math.MaxInt64, math.MaxInt64}}), uint64(7))
 	f.Fuzz(func(t *testing.T, b []byte, p uint64) {
 		r, err := parsePostings(b)
@@ -95,7 +95,7 @@ func TestArrivalsRecord(t *testing.T) {
 	}
 	b := appendArrivals(nil, a)
 	want := "01" + "02" + "0273310174" + "0273300174" + "03" + "01" + "000001" + // stores in the field hold this
-		"01" + "0000" + "000000" + "030101" + "07" + "04" + "0102" + "3c3c" + "02" + "000000020125" + "01" + "0a1515" + "01" + "010002" + "01" + "000001" + "01" + "000100"
+		"01" + "0000" + "00000000" + "030101" + "07" + "04" + "0102" + "3c3c" + "02" + "000000020125" + "01" + "0a1515" + "01" + "010002" + "01" + "000001" + "01" + "000100"
 	if got := hex.EncodeToString(b); got != want {
 		t.Errorf("record\n%s, want\n%s", got, want)
 	}
@@ -167,7 +167,7 @@ func TestPostingsCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 60 {
 		all := somePostings(r, 1+r.IntN(200), inbox.Position(r.IntN(50)), round)
-		before := tally{r.Uint64N(10), r.Uint64N(1000), r.Uint64N(3)}
+		before := tally{r.Uint64N(10), r.Uint64N(1000), r.Uint64N(3), r.Uint64N(3)}
 		record, err := parsePostings(appendPostings(nil, "s", "t", before, all))
 		if err != nil {
 			t.Fatal(err)

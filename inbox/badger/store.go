@@ -32,6 +32,7 @@ type Store struct {
 	fanout  *fanout
 	sweeper *sweeper
 	indexer *indexer
+	sizes   indexSizes
 	blocks  *streamBlocks
 	turns   *turns // of acknowledging
 
@@ -95,7 +96,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{
 		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, rewind: o.Rewind, keepQoS0: o.KeepQoS0,
 		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), turns: newTurns(),
-		streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{}, indexes: map[incarnation]*indexing{},
+		streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{}, indexes: map[incarnation]*indexing{}, sizes: o.sizes,
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
 		disk: &diskGuard{dir: o.Dir, reserve: max(o.Reserve, 0), log: o.Log},

@@ -224,6 +224,7 @@ func (h *handle) startAgain(r progressRecord) (progressRecord, error) {
 // joined them, and the sweeper begin there.
 func (g *commitGroup) readAgain(h *handle, after inbox.Position, joined map[*stream]inbox.Position) {
 	g.s.sweeper.wentBack(h.incarnation, after)
+	g.remakeIndex(h.incarnation) // it may have what was deleted behind that
 	g.s.wentBack++
 	for _, st := range g.s.streams.of(h.member) {
 		from := after

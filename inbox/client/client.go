@@ -104,6 +104,7 @@ const (
 	topicPrefix = "$inbox/"
 	answerEnd   = "/answer"
 	numberSize  = 8
+	contentType = "application/msgpack"
 )
 
 // request makes a request until the broker has time for it.
@@ -169,7 +170,7 @@ func (c *Client) ask(ctx context.Context, conn Publisher, operation string, body
 		Topic:   topicPrefix + operation,
 		Payload: body,
 		Properties: &paho.PublishProperties{
-			ContentType:     pull.TypeMsgpack,
+			ContentType:     contentType,
 			CorrelationData: binary.BigEndian.AppendUint64(nil, number),
 		},
 	}); err != nil {

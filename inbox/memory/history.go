@@ -9,8 +9,8 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// history is what is kept of one filter, in the order of storing.
-type history struct {
+// archive is what is kept of one filter, in the order of storing.
+type archive struct {
 	inbox.Kept
 	messages []*inbox.Envelope
 	trimmed  int // so many there were when they were trimmed
@@ -22,38 +22,38 @@ func (s *Store) keepLocked(e *inbox.Envelope) {
 	if e.QoS == 0 {
 		return
 	}
-	for _, h := range s.histories {
-		if matches(h.Filter, e.Topic) {
-			if h.messages = append(h.messages, e); len(h.messages) > 2*h.trimmed+1000 {
-				h.trimLocked() // who reads does it too
+	for _, a := range s.archives {
+		if matches(a.Filter, e.Topic) {
+			if a.messages = append(a.messages, e); len(a.messages) > 2*a.trimmed+1000 {
+				a.trimLocked() // who reads does it too
 			}
 		}
 	}
 }
 
 // trimLocked forgets what is too old, or too much.
-func (h *history) trimLocked() {
+func (a *archive) trimLocked() {
 	now := time.Now()
-	h.messages = slices.DeleteFunc(h.messages, func(e *inbox.Envelope) bool {
-		return e.Expired(now) || h.Keep > 0 && e.Time+h.Keep <= now.UnixMilli()
+	a.messages = slices.DeleteFunc(a.messages, func(e *inbox.Envelope) bool {
+		return e.Expired(now) || a.Keep > 0 && e.Time+a.Keep <= now.UnixMilli()
 	})
-	if h.Bytes > 0 {
-		first, bytes := len(h.messages), int64(0)
-		for first > 0 && bytes+int64(h.messages[first-1].Size()) <= h.Bytes {
+	if a.Bytes > 0 {
+		first, bytes := len(a.messages), int64(0)
+		for first > 0 && bytes+int64(a.messages[first-1].Size()) <= a.Bytes {
 			first--
-			bytes += int64(h.messages[first].Size())
+			bytes += int64(a.messages[first].Size())
 		}
-		h.messages = slices.Delete(h.messages, 0, first)
+		a.messages = slices.Delete(a.messages, 0, first)
 	}
-	h.trimmed = len(h.messages)
+	a.trimmed = len(a.messages)
 }
 
 // historyLocked is everything that is kept, each message once, in order.
 func (s *Store) historyLocked() []inbox.Entry {
 	all := map[inbox.Position]*inbox.Envelope{}
-	for _, h := range s.histories {
-		h.trimLocked()
-		for _, e := range h.messages {
+	for _, a := range s.archives {
+		a.trimLocked()
+		for _, e := range a.messages {
 			all[e.ID.Sequence] = e
 		}
 	}
@@ -114,8 +114,8 @@ func (s *Store) Erase(ctx context.Context, sender string) (n int, err error) {
 // deleteLocked leaves marks of some messages in history, without names if asked, and
 // takes them out of the inboxes.
 func (s *Store) deleteLocked(ids map[inbox.MessageID]bool, nameless bool) {
-	for _, h := range s.histories {
-		for i, e := range h.messages {
+	for _, a := range s.archives {
+		for i, e := range a.messages {
 			if !ids[e.ID] {
 				continue
 			}
@@ -123,7 +123,7 @@ func (s *Store) deleteLocked(ids map[inbox.MessageID]bool, nameless bool) {
 			if !nameless {
 				mark.Client, mark.User = e.Client, e.User
 			}
-			h.messages[i] = mark
+			a.messages[i] = mark
 		}
 	}
 	for _, held := range s.sessions {

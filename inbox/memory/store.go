@@ -21,18 +21,18 @@ type Store struct {
 	id      uint32
 	waiting chan struct{} // one token for each appended message whose done has not returned
 
-	mu        sync.Mutex // guards everything below, and what session and owner say it guards
-	last      inbox.Position
-	sessions  map[inbox.Receiver]*session
-	retained  map[string]*inbox.Envelope // by topic
-	names     map[name]named             // of messages that have one
-	rewind    time.Duration              // see Options
-	histories []*history                 // one for each filter whose messages are kept
-	timer     *time.Timer                // for the next will or session; nil before the first
-	closed    bool
-	calls     []func() // callbacks that are due, in order
-	calling   bool     // the goroutine of callbacks runs
-	idle      sync.Cond
+	mu       sync.Mutex // guards everything below, and what session and owner say it guards
+	last     inbox.Position
+	sessions map[inbox.Receiver]*session
+	retained map[string]*inbox.Envelope // by topic
+	names    map[name]named             // of messages that have one
+	rewind   time.Duration              // see Options
+	archives []*archive                 // one for each filter whose messages are kept
+	timer    *time.Timer                // for the next will or session; nil before the first
+	closed   bool
+	calls    []func() // callbacks that are due, in order
+	calling  bool     // the goroutine of callbacks runs
+	idle     sync.Cond
 }
 
 var _ inbox.Store = (*Store)(nil)
@@ -51,7 +51,7 @@ func New(o Options) *Store {
 	s := newStore(rand.Uint32())
 	s.rewind = o.Rewind
 	for _, kept := range o.History {
-		s.histories = append(s.histories, &history{Kept: kept})
+		s.archives = append(s.archives, &archive{Kept: kept})
 	}
 	return s
 }
@@ -300,8 +300,8 @@ func (s *Store) Reopen() *Store {
 	again.retained = maps.Clone(s.retained)
 	again.names = maps.Clone(s.names)
 	again.rewind = s.rewind
-	for _, h := range s.histories {
-		again.histories = append(again.histories, &history{Kept: h.Kept, messages: slices.Clone(h.messages)})
+	for _, a := range s.archives {
+		again.archives = append(again.archives, &archive{Kept: a.Kept, messages: slices.Clone(a.messages)})
 	}
 	for r, held := range s.sessions {
 		kept := *held

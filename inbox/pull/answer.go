@@ -2,9 +2,8 @@ package pull
 
 // SummaryAnswer is what is unread, as it is at one position.
 type SummaryAnswer struct {
-	// Position is a cursor: everything up to it is counted, and nothing behind it. It
-	// fits every selection, so that what was counted can be acknowledged, and nothing
-	// that came since.
+	// Position is a cursor: everything up to it is counted, and nothing behind it. It fits every
+	// selection, so that what was counted can be acknowledged, and nothing that came since.
 	Position string `json:"position" msgpack:"position"`
 
 	Count           // of all that is unread, in every part of the answer
@@ -45,8 +44,8 @@ type MessagesAnswer struct {
 	Messages []Message `json:"messages" msgpack:"messages"`
 	Gaps     []Gap     `json:"gaps,omitempty" msgpack:"gaps,omitempty"`
 
-	// Next is the cursor of this page, and asks for the one that follows. A page that
-	// has nothing, and behind which nothing follows, has none.
+	// Next is the cursor of this page, and asks for the one that follows. A page that has nothing, and
+	// behind which nothing follows, has none.
 	Next string `json:"next,omitempty" msgpack:"next,omitempty"`
 
 	More      bool   `json:"more" msgpack:"more"`                               // others follow

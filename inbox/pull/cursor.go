@@ -26,9 +26,8 @@ type cursor struct {
 	selection   [8]byte
 
 	// Oldest first, the walk has given what is behind walk up to at, and the page what
-	// is behind first up to at. Newest first, the walk has given what is from at up to
-	// and with walk, and the page what is from at up to and with first. Either may be
-	// nothing.
+	// is behind first up to at. Newest first, the walk has given what is from at up to and with walk, and
+	// the page what is from at up to and with first. Either may be nothing.
 	walk, first inbox.Position
 
 	at   inbox.Position // the walk goes on behind it, or in front of it

@@ -29,7 +29,7 @@ func (s *Service) deleteOne(ctx context.Context, a Asker, text string) (DeleteAn
 		if err := s.mustHaveSent(ctx, a, id); err != nil {
 			return DeleteAnswer{}, err
 		}
-		by = a.name()
+		by = a.Name()
 	}
 	if err := s.store.Delete(ctx, id, by); err != nil {
 		return DeleteAnswer{}, err

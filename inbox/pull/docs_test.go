@@ -69,7 +69,7 @@ func TestExamplesAreTrue(t *testing.T) {
 			t.Errorf("the example\n%s\nis written as\n%s, %v", expected.Bytes(), got, err)
 		}
 	}
-	for _, operation := range operationNames() {
+	for _, operation := range Operations() {
 		if !seen[operation+" request"] || !seen[operation+" answer"] {
 			t.Errorf("%s has no example", operation)
 		}
@@ -116,7 +116,7 @@ func TestNamesAreExplained(t *testing.T) {
 	for _, reason := range []inbox.GapReason{inbox.GapExpired, inbox.GapLimit} {
 		explained("the reason", string(reason))
 	}
-	for _, operation := range operationNames() {
+	for _, operation := range Operations() {
 		explained("the operation", "$inbox/"+operation)
 	}
 	for _, bound := range []int{MaxRequest, MaxLimit, MaxBytes, DefaultLimit, DefaultHistoryLimit, DefaultBytes, MinAnswer} {

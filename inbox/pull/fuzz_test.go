@@ -34,7 +34,7 @@ func FuzzDo(f *testing.F) {
 		if err1 != nil || err2 != nil {
 			f.Fatal(err1, err2)
 		}
-		for i := range operationNames() {
+		for i := range Operations() {
 			f.Add(byte(i), asJSON, "", uint16(0))
 			f.Add(byte(i), asMsgpack, "application/msgpack", uint16(i*1000))
 		}
@@ -42,7 +42,7 @@ func FuzzDo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, operation byte, request []byte, contentType string, room uint16) {
 		a := phone
 		a.MaxAnswer = int(room)
-		operations := append(operationNames(), "other")
+		operations := append(Operations(), "other")
 		b, answerType := s.Do(t.Context(), a, operations[int(operation)%len(operations)], request, contentType)
 		enc := asJSON
 		if answerType == TypeMsgpack {

@@ -17,10 +17,10 @@ func (s *Service) history(ctx context.Context, a Asker, r HistoryRequest, enc en
 	}
 	may := s.readable(a)
 	if may != nil && r.Topic != "" && !strings.ContainsAny(r.Topic, "+#") && !may(r.Topic) {
-		if r.Sender != "" && r.Sender != a.name() {
+		if r.Sender != "" && r.Sender != a.Name() {
 			return MessagesAnswer{}, &Error{CodeForbidden, "you may not read this topic"}
 		}
-		q.Sender = a.name() // there is nothing else to show, so do not look at it
+		q.Sender = a.Name() // there is nothing else to show, so do not look at it
 	}
 	var keep func(*inbox.Envelope) bool
 	if may != nil {

@@ -3,8 +3,6 @@ package pull
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -24,8 +22,8 @@ type Asker struct {
 // MinAnswer is the smallest bound for answers in which there is room for a message.
 const MinAnswer = 1024
 
-// name is by what name messages of the asker are sent, see [inbox.Envelope.Sender].
-func (a Asker) name() string {
+// Name is by what name messages of the asker are sent, see [inbox.Envelope.Sender].
+func (a Asker) Name() string {
 	if a.User != "" {
 		return a.User
 	}
@@ -146,7 +144,7 @@ func operation[R, A any](read func(*fields) R, answer func(*Service, context.Con
 func (s *Service) do(ctx context.Context, a Asker, operation string, request []byte, enc encoding) (any, error) {
 	do, ok := operations[operation]
 	if !ok {
-		return nil, &Error{CodeUnknownOperation, "the operations are " + strings.Join(operationNames(), ", ")}
+		return nil, &Error{CodeUnknownOperation, "the operations are " + strings.Join(Operations(), ", ")}
 	}
 	if len(request) > MaxRequest {
 		return nil, &Error{CodeTooLarge, "a request has 64 KiB at most"}
@@ -158,8 +156,10 @@ func (s *Service) do(ctx context.Context, a Asker, operation string, request []b
 	return do(s, ctx, a, f, enc)
 }
 
-// operationNames are sorted.
-func operationNames() []string { return slices.Sorted(maps.Keys(operations)) }
+// Operations returns the names of the operations, sorted.
+func Operations() []string {
+	return []string{OpAck, OpDelete, OpHistory, OpMode, OpPull, OpSummary}
+}
 
 // Summary counts what is unread. Its errors, and those of the other methods, are those
 // of the store and [Error]; [ErrorOf] tells what an asker is told of them. Answers

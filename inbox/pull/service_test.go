@@ -17,8 +17,8 @@ func TestOperations(t *testing.T) {
 	id := h.send(1, "ann", "chat/1", 0)[0]
 	names := []string{OpSummary, OpPull, OpAck, OpHistory, OpMode, OpDelete}
 	slices.Sort(names)
-	if !slices.Equal(names, operationNames()) {
-		t.Errorf("the operations are %v", operationNames())
+	if !slices.Equal(names, Operations()) || len(operations) != len(names) || !slices.IsSorted(Operations()) {
+		t.Errorf("the operations are %v", Operations())
 	}
 	for _, c := range []struct{ operation, request, begins string }{
 		{OpSummary, "", `{"position":"`},

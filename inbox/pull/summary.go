@@ -12,7 +12,7 @@ func (s *Service) summary(ctx context.Context, a Asker, r SummaryRequest, _ enco
 	if err := a.check(); err != nil {
 		return SummaryAnswer{}, err
 	}
-	q := inbox.SummaryQuery{Max: clamp(r.Limit, DefaultLimit, MaxLimit), Except: a.name()}
+	q := inbox.SummaryQuery{Max: clamp(r.Limit, DefaultLimit, MaxLimit), Except: a.Name()}
 	own := cursor{kind: ofSummary, inbox: inboxHash(a.Receiver)}
 	if r.Next != "" {
 		c, err := parseCursor(r.Next)
