@@ -293,10 +293,12 @@ func TestRequestOfAClientThatLeaves(t *testing.T) {
 	c.Publish("$inbox/ack", `{"all":true}`, 0)
 	c.Ping()
 	c.Cut()
-	came := make(chan struct{})
+	came := make(chan int, 1) // how many requests are done when the next connection is there
 	go func() {
-		defer close(came)
 		next, err := mqtttest.Open(b.addr, v5("client"))
+		mu.Lock()
+		came <- done
+		mu.Unlock()
 		if err == nil {
 			err = next.Close()
 		}
@@ -304,27 +306,23 @@ func TestRequestOfAClientThatLeaves(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	select {
-	case <-came:
-		t.Error("the next connection is there before what the one before has asked for is done")
-	case <-time.After(50 * time.Millisecond):
-	}
+	mqtttest.Eventually(t, func() bool { return goroutinesIn(".(*Hook).open(") == 1 }, "the next connection waits")
 	close(hold.opened)
-	<-came
-	mu.Lock()
-	defer mu.Unlock()
-	if done != 2 {
-		t.Errorf("%d of 2 requests are done", done)
+	if n := <-came; n != 2 {
+		t.Errorf("the next connection is there when %d of 2 requests are done", n)
 	}
+}
+
+// goroutinesIn returns how many goroutines are in a function.
+func goroutinesIn(function string) int {
+	stacks := make([]byte, 1<<20)
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(function))
 }
 
 // A connection has a goroutine for its requests while it has some, and not before
 // or after.
 func TestGoroutineOfRequests(t *testing.T) {
-	answering := func() int {
-		stacks := make([]byte, 1<<20)
-		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(".(*requests).work("))
-	}
+	answering := func() int { return goroutinesIn(".(*requests).work(") }
 	hold := newGate()
 	b := start(t, setting{Wrap: (&asked{summarize: hold.summarize}).wrap})
 	first, second := b.dial(v5("first")), b.dial(v5("second"))
