@@ -32,8 +32,8 @@ func drops(all []leaving, p inbox.Position, topic string) bool {
 // subscription is gone from the index, and its record is written by the caller.
 // What it was sent is stored with it, so that a crash does not make that
 // look unsent.
-func (g *commitGroup) giveUpUnread(h *handle, filter string) {
-	of := h.notSent(g.s.sequence)
+func (g *commitGroup) giveUpUnread(h *handle, filter string, had had) {
+	of := h.notSent(g.s.sequence).Subtract(had[filter])
 	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() || len(of) == 0 {
 		return
 	}

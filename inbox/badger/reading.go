@@ -24,6 +24,17 @@ func (h *handle) readingLocked() reading {
 	}
 }
 
+// apart returns the reading for one who reads beside the goroutine that calls Next: how
+// far that has come in a stream is its own.
+func (r reading) apart() reading {
+	sources := make([]*source, len(r.sources))
+	for i, s := range r.sources {
+		sources[i] = &source{stream: s.stream, segment: s.segment}
+	}
+	r.sources = sources
+	return r
+}
+
 // hasAcked reports whether something may be acknowledged without PUBACK.
 func (h *handle) hasAcked() bool {
 	h.mu.Lock()

@@ -106,12 +106,20 @@ func wantsRetained(sub inbox.Subscription, existed bool) bool {
 // Unsubscribe implements [inbox.Inbox].
 func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
 	h.takeSubscribed() // which change
+	var had had
+	if h.s.rewind > 0 && h.hasAcked() {
+		var err error
+		if had, err = h.hadBy(ctx, filters); err != nil {
+			return nil, fmt.Errorf("unsubscribe: %w", err)
+		}
+	}
 	return run(ctx, h.s, "unsubscribe", func(g *commitGroup) (existed []bool, err error) {
 		if !h.owns() {
 			return nil, inbox.ErrFenced
 		}
+		g.keepHad(h, had)
 		for _, filter := range filters {
-			existed = append(existed, g.unsubscribe(h, filter))
+			existed = append(existed, g.unsubscribe(h, filter, had))
 		}
 		return existed, nil
 	})

@@ -103,7 +103,7 @@ func (h *handle) wait(r progressRecord) (progressRecord, error) {
 // that is not acknowledged, be its time over or not.
 func (h *handle) hasAny(after, upTo inbox.Position) (some bool, err error) {
 	h.mu.Lock()
-	from := h.readingLocked()
+	from := h.readingLocked().apart()
 	h.mu.Unlock()
 	err = h.s.view(func(txn *badger.Txn) error {
 		p := h.s.partOf(txn, from, after, upTo)
