@@ -163,6 +163,11 @@ func (g *commitGroup) progressOf(h *handle, st inbox.State) progressRecord {
 	if !h.back.due || len(r.Open) > 0 {
 		return r
 	}
+	if len(r.waiting) == 0 { // it was acknowledged meanwhile
+		h.back = goBack{}
+		g.news = append(g.news, ackNews{to: h, goOn: true})
+		return r
+	}
 	h.back = goBack{sent: r.Sent}
 	r = g.goBack(h, r)
 	h.back.first = r.Sent

@@ -190,6 +190,41 @@ func modePushFinishesFirst(tr *trial) {
 	c.only()
 }
 
+// What waited may be acknowledged before it is due: then there is nothing to go back to.
+func modePushNothingWaits(tr *trial) {
+	tr.connect("other", lasting).subscribe("b", 1)
+	for _, some := range []bool{false, true} {
+		r := inbox.Receiver(fmt.Sprint("c", some))
+		tr.reader(r)
+		tr.publish("a", numbers("old", 3)...)
+		c := tr.pulling(r)
+		tr.publish("a", "live")
+		live := c.take(1)
+		c.close(lasting)
+		tr.publish("a", "away")
+
+		c = tr.inMode(r, inbox.ModePush)
+		all := tr.unread(r, "old-0", "old-1", "old-2", "live", "away")
+		left := []string{"away"}
+		if some {
+			tr.acknowledges(r, 2, byIDs(all[0], all[2]))
+			left = []string{"old-1", "away"}
+		} else {
+			tr.acknowledges(r, 3, through(all[2]))
+		}
+		for i := range 50 { // an engine does things in the background meanwhile
+			tr.publish("b", fmt.Sprint(i))
+		}
+		c.finish(live...)
+		c.save()
+		c.finish(c.only(left...)...)
+		c.save()
+		tr.none(r)
+		c.close(lasting)
+		tr.connect(r, lasting).only()
+	}
+}
+
 // nothing fails if Next returns something soon.
 func nothing(c *client) {
 	c.tr.Helper()
@@ -244,7 +279,7 @@ func modePushNotNoted(tr *trial) {
 func modeManyStretches(tr *trial) {
 	random := newRandom(tr)
 	tr.reader("c")
-	n := size(150, 80)
+	n := size(100, 80)
 	var want []string
 	for i := range n {
 		away := fmt.Sprint("away-", i)
