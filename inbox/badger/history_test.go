@@ -12,7 +12,6 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
-	"github.com/mqtt-inbox/mqtt-inbox/inbox/storetest"
 )
 
 // keeping is options with a history of some filters.
@@ -369,16 +368,5 @@ func TestHistoryIsNoInbox(t *testing.T) {
 	}
 	for sess, err := range s.Sessions(background) {
 		t.Errorf("a session: %+v, %v", sess, err)
-	}
-}
-
-// The contract of history holds, and what is on disk is as it is to be.
-func TestContractOfHistory(t *testing.T) {
-	for name, pull := range map[string][]string{"references": nil, "streams": {"#"}} {
-		t.Run(name, func(t *testing.T) {
-			storetest.RunKept(t, func(t *testing.T, dir string, k storetest.Keeping) inbox.Store {
-				return verifying(t, badger.Options{Dir: dir, History: k.History, Pull: pull})
-			}, "history", "last")
-		})
 	}
 }

@@ -282,7 +282,7 @@ func acknowledgeThenFresh(tr *trial) {
 func acknowledgeHoles(tr *trial) {
 	random := newRandom(tr)
 	tr.reader("c")
-	n := size(300, 100)
+	n := size(160, 80)
 	tr.publish("a", numbers("m", n)...)
 	left := tr.walk(tr.inboxOf("c"), inbox.Query{})
 	for len(left) > 10 {

@@ -131,9 +131,9 @@ func (tr *trial) unread(r inbox.Receiver, want ...string) []inbox.Entry {
 	if n := int(first.Remaining.Messages) + len(first.Entries); n != len(want) {
 		tr.Errorf("%s: %d messages by the count, want %d", what, n, len(want))
 	}
-	all := tr.walk(tr.inboxOf(r), inbox.Query{Max: 20})
+	all := tr.walk(tr.inboxOf(r), inbox.Query{Max: 20 + len(want)/10})
 	same(tr, what, payloads(all), want)
-	back := tr.walk(tr.inboxOf(r), inbox.Query{NewestFirst: true, Max: 7})
+	back := tr.walk(tr.inboxOf(r), inbox.Query{NewestFirst: true, Max: 7 + len(want)/12})
 	slices.Reverse(back)
 	same(tr, what+" from the newest", positions(back), positions(all))
 	tr.summaryIs(r, inbox.SummaryQuery{}, all)

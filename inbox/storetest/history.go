@@ -16,7 +16,7 @@ import (
 func (tr *trial) remembers(s inbox.Selection, want ...string) []inbox.Entry {
 	tr.Helper()
 	what := fmt.Sprintf("history of %+.60v", s)
-	all := tr.walk(tr.history, inbox.Query{Selection: s, Max: 20})
+	all := tr.walk(tr.history, inbox.Query{Selection: s, Max: 20 + len(want)/10})
 	same(tr, what, payloads(all), want)
 	back := tr.walk(tr.history, inbox.Query{Selection: s, Max: 7, NewestFirst: true})
 	same(tr, what+" from the newest", positions(back), backwards(positions(all)))
@@ -359,7 +359,7 @@ func historyOfMany(tr *trial) {
 	users := []string{"ann", "bob", "eve", "joe", "kim"}
 	var messages []*inbox.Envelope
 	for round := range 3 {
-		messages = append(messages, tr.talk(size(900, 250), users, topics)...)
+		messages = append(messages, tr.talk(size(500, 200), users, topics)...)
 		for _, s := range []inbox.Selection{{}, {Filter: topics[4]}, {Filter: "chat/1/+"}, {Filter: "+/+/7"}, {Sender: "eve"}, {Sender: "kim", Filter: topics[13]}} {
 			want := which(messages, s)
 			same(tr, fmt.Sprintf("%+.60v", s), payloads(tr.walk(tr.history, inbox.Query{Selection: s, Max: 100})), want)

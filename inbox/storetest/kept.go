@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +20,14 @@ type Keeping struct {
 
 // RunKept tests what an engine answers to those who ask, [inbox.Puller] and
 // [inbox.Archive]. Open is that of [Run], for a store that keeps what it is told; a
-// store is opened again with the same Keeping. The suite runs one test at a time.
-func RunKept(t *testing.T, open func(t *testing.T, dir string, k Keeping) inbox.Store) {
+// store is opened again with the same Keeping. The suite runs one test at a time: those of
+// the groups given, which is the part of their name before the slash, or all.
+func RunKept(t *testing.T, open func(t *testing.T, dir string, k Keeping) inbox.Store, groups ...string) {
 	for _, c := range keptClauses {
+		group, _, _ := strings.Cut(c.name, "/")
+		if len(groups) > 0 && !slices.Contains(groups, group) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			tr := start(t, func(t *testing.T, dir string) inbox.Store { return open(t, dir, c.keeping) })
 			tr.keeping = c.keeping
