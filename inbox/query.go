@@ -34,7 +34,7 @@ type Puller interface {
 }
 
 // Archive is the history: messages of the filters that the operator has named,
-// kept for a time, whoever has read them.
+// kept for a time, whoever has read them. Those of QoS 0 need not be.
 type Archive interface {
 	// History returns kept messages of all topics that match q.Filter, in the order
 	// of their positions or the reverse. Positions of history are those of message

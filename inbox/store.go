@@ -134,13 +134,16 @@ type OpenOptions struct {
 	// Mode is how the receiver is served, from now on. In pull mode Next begins
 	// behind what is stored when the inbox is opened, and that waits for
 	// [Puller.Pull]; in push mode Next has that too, but for what was acknowledged
-	// meanwhile.
+	// meanwhile. If something is open then, Next waits until a state is saved in which
+	// nothing is, and goes back to positions before State().Sent. A state that still has that
+	// Sent and the packet id given last finishes nothing of what Next returned since.
 	Mode Mode
 
 	// From has everything behind it that is still kept be unread again, and
 	// delivered again: for a receiver that has lost its memory. What was on
-	// its way to it is forgotten. Position 0 without anything else, in a
-	// Bound that is not nil, is for everything.
+	// its way to it is forgotten. What is unread in front of it stays so. Position 0
+	// without anything else, in a Bound that is not nil, is for everything. Open returns
+	// ErrUnknownID, and changes nothing, for an id that no message of the store has had.
 	From *Bound
 
 	// State returns what [Inbox.Save] stores. The engine calls it on its own

@@ -105,6 +105,7 @@ var keptClauses = []struct {
 	{"mode/push again", unreadOnly, modePushAgain},
 	{"mode/push finishes first", unreadOnly, modePushFinishesFirst},
 	{"mode/push not noted yet", unreadOnly, modePushNotNoted},
+	{"mode/push to where it was", unreadOnly, modePushToWhereItWas},
 	{"mode/push, and nothing waits", unreadOnly, modePushNothingWaits},
 	{"mode/many stretches", unreadOnly, modeManyStretches},
 	{"mode/given up", unreadOnly, modeGivenUp},

@@ -190,6 +190,35 @@ func modePushFinishesFirst(tr *trial) {
 	c.only()
 }
 
+// What is finished after Next went back may end where the owner was before: it is finished
+// all the same.
+func modePushToWhereItWas(tr *trial) {
+	c := tr.connect("c", lasting)
+	c.subscribe("a/#", 1)
+	tr.publish("a", numbers("m", 4)...)
+	first := c.take(1)
+	c.close(lasting)
+	tr.pulling("c").close(lasting)
+	c = tr.inMode("c", inbox.ModePush)
+	c.finish(first...)
+	c.save()
+	page, err := c.next(10, unlimited)
+	if err != nil {
+		tr.Fatalf("next: %v", err)
+	}
+	for len(page) < 3 {
+		page = append(page, c.take(1)...)
+	}
+	same(tr, "what waited", payloads(page), []string{"m-1", "m-2", "m-3"})
+	c.finish(page...)
+	c.save()
+	tr.none("c")
+	c.close(lasting)
+	tr.restart()
+	tr.none("c")
+	tr.connect("c", lasting).only()
+}
+
 // What waited may be acknowledged before it is due: then there is nothing to go back to.
 func modePushNothingWaits(tr *trial) {
 	tr.connect("other", lasting).subscribe("b", 1)
