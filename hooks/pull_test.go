@@ -370,3 +370,33 @@ func TestWhatWasReadIsNotDelivered(t *testing.T) {
 	}
 	unread(t, phone, 1)
 }
+
+// What is to be delivered again and has no room yet is not delivered when it is read
+// by a request in the meantime.
+func TestWhatWasReadIsNotDeliveredAgain(t *testing.T) {
+	b := start(t, setting{})
+	b.subscribed(v5("phone"), "a", 1)
+	publisher := b.dial(clean("publisher"))
+	for _, n := range numbers(0, 9) {
+		publisher.PublishAndWait("a", n, 1)
+	}
+	phone := b.dial(manual(v5("phone")))
+	phone.Collect(10)
+	phone.Cut()
+
+	narrow := manual(v5("phone"))
+	narrow.ReceiveMaximum = 3
+	phone = b.dial(narrow)
+	again := phone.Collect(3)
+	if n := ask[pull.AckAnswer](t, phone, "ack", pull.AckRequest{All: true}); n.Acknowledged != 10 {
+		t.Errorf("%d are acknowledged", n.Acknowledged)
+	}
+	for _, pk := range again {
+		phone.Ack(pk)
+	}
+	publisher.PublishAndWait("a", "next", 1)
+	if pk := phone.NextOn("a"); string(pk.Payload) != "next" {
+		t.Errorf("got %s", mqtttest.Describe(pk))
+	}
+	unread(t, phone, 1)
+}

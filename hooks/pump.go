@@ -168,7 +168,15 @@ func (s *session) redeliver(ctx context.Context) error {
 	open := slices.Clone(s.window.Open())
 	s.mu.Unlock()
 
-	for chunk := range slices.Chunk(open, s.hook.options.PageMessages) {
+	for rest := open; len(rest) > 0; {
+		// No more are read than can be sent: what is acknowledged by a request while
+		// they wait for room must not be sent any more.
+		room, err := s.waitRoom(ctx)
+		if err != nil {
+			return err
+		}
+		chunk := rest[:min(len(rest), room, s.hook.options.PageMessages)]
+		rest = rest[len(chunk):]
 		entries, err := s.inbox.Read(ctx, unreleased(chunk))
 		if err != nil {
 			return err
