@@ -258,23 +258,39 @@ func (h *handle) noteReturnedLocked(entries []inbox.Entry) {
 	}
 }
 
+// aheadPart is a part of an inbox that is read before it is asked for.
+type aheadPart struct {
+	from        reading
+	after, upTo inbox.Position
+	acks        int
+}
+
 // readAhead reads the next page into ready, or finds that there is none and
 // that the receiver has caught up. No lock is held while it reads.
 func (h *handle) readAhead() error {
-	h.mu.Lock()
-	after, upTo, acks := h.position, h.last, h.acks
-	from := h.readingLocked()
-	h.mu.Unlock()
-
-	page, size, err := h.s.readPage(from, after, upTo)
+	p := h.nextPart()
+	page, size, err := h.s.readPage(p.from, p.after, p.upTo)
 	if err != nil {
 		return fmt.Errorf("read page: %w", err)
 	}
+	h.keepPage(p, page, size)
+	return nil
+}
 
+func (h *handle) nextPart() aheadPart {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.acks != acks {
-		return nil // some of it may be acknowledged: it is read again
+	return aheadPart{from: h.readingLocked(), after: h.position, upTo: h.last, acks: h.acks}
+}
+
+// keepPage puts what was read of a part into ready. Runs on the goroutine that calls
+// Next.
+func (h *handle) keepPage(p aheadPart, page []inbox.Entry, size int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.acks != p.acks { // some of it may be acknowledged: it is read again
+		p.from.readAgain(p.after)
+		return
 	}
 	if len(page) > 0 {
 		// Nothing was handed over meanwhile: whoever is behind gets nothing.
@@ -282,11 +298,10 @@ func (h *handle) readAhead() error {
 		h.bytes += size
 		h.position = page[len(page)-1].Position
 		h.dropLeavingsLocked() // a subscription may have been given up meanwhile
-		return nil
+		return
 	}
-	h.caughtUp = h.last == upTo
-	h.position = max(h.position, upTo) // what is between is not for this receiver, or gone: not to be looked for again
-	return nil
+	h.caughtUp = h.last == p.upTo
+	h.position = max(h.position, p.upTo) // what is between is not for this receiver, or gone: not to be looked for again
 }
 
 // Read implements [inbox.Inbox]. It costs one seek for each block.

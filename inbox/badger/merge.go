@@ -91,7 +91,14 @@ func (m *merger) close() {
 			t.it.Close()
 		}
 		t.back.close()
-		if t.source != nil && !m.part.back {
+	}
+}
+
+// noteRead notes how far the streams are read, so that this is not read another time.
+// For whoever goes on from there alone.
+func (m *merger) noteRead() {
+	for i := range m.tracks {
+		if t := &m.tracks[i]; t.source != nil {
 			t.source.next = min(t.at, t.limit+1)
 		}
 	}

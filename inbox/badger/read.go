@@ -22,13 +22,14 @@ const (
 // readPage returns the entries of an inbox after one position and up to another,
 // and their size. It seeks to the first, so a page costs the same wherever it is:
 // about 10 µs, as much again for each stream that has something in it, and 0.2 µs
-// an entry in blocks, 1 µs an entry by reference.
+// an entry in blocks, 1 µs an entry by reference. It is for what reads ahead: see [merger.noteRead].
 func (s *Store) readPage(from reading, after, upTo inbox.Position) (page []inbox.Entry, size int, err error) {
 	err = s.view(func(txn *badger.Txn) error {
 		p := s.partOf(txn, from, after, upTo)
 		defer p.acked.close()
 		m := s.merge(txn, from, p)
 		defer m.close()
+		defer m.noteRead()
 		for len(page) < 2*pageEntries && size < 2*pageBytes {
 			e, ok := m.next()
 			if !ok {

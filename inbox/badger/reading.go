@@ -35,6 +35,14 @@ func (r reading) apart() reading {
 	return r
 }
 
+// readAgain has the streams looked at again for what is behind a position. Runs on the
+// goroutine that calls Next.
+func (r *reading) readAgain(after inbox.Position) {
+	for _, src := range r.sources {
+		src.next = min(src.next, after+1)
+	}
+}
+
 // hasAcked reports whether something may be acknowledged without PUBACK.
 func (h *handle) hasAcked() bool {
 	h.mu.Lock()

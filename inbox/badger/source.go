@@ -11,7 +11,7 @@ import (
 type source struct {
 	stream *stream
 	segment
-	next inbox.Position // it has nothing before this; owned by the goroutine that calls Next
+	next inbox.Position // everything before this was read, or is not there; owned by the goroutine that calls Next
 }
 
 // reads reports whether the receiver gets the stream's entry at p.
