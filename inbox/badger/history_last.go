@@ -155,7 +155,7 @@ func (g *commitGroup) post(l *lookout) {
 	}
 }
 
-// takeIn ends a lookout.
+// takeIn ends a lookout. To end it once more changes nothing.
 func (g *commitGroup) takeIn(l *lookout) {
 	for _, n := range l.numbers {
 		g.s.lookouts.index.RemoveAll(n)
@@ -203,9 +203,16 @@ func (l *lookout) prepare(ctx context.Context) error {
 		err = l.lookBack(ctx)
 	}
 	if err != nil {
-		s.queue.force(operation{apply: func(g *commitGroup) { g.takeIn(l) }})
+		l.giveUp()
 	}
 	return err
+}
+
+// giveUp has the lookout taken in, if it is not yet.
+func (l *lookout) giveUp() {
+	if l != nil {
+		l.h.s.queue.force(operation{apply: func(g *commitGroup) { g.takeIn(l) }})
+	}
 }
 
 // inHand returns the messages that are on their way to a receiver and may be nowhere

@@ -1,6 +1,8 @@
 package badger
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -230,6 +232,38 @@ func TestLastAndRetained(t *testing.T) {
 	page, err = c.Next(t.Context(), 10, 1<<20)
 	if err != nil || len(page) != 1 || string(page[0].Envelope.Payload) != "old" || page[0].Retain {
 		t.Errorf("then %v, %v", page, err)
+	}
+	closeArchive(t, s)
+}
+
+// A subscriber that gives up leaves no lookout behind, wherever it was.
+func TestLastGivenUp(t *testing.T) {
+	s := openArchive(t, t.TempDir())
+	c := enter(t, s, "c", nil)
+	sub := inbox.Subscription{Filter: "t", QoS: 1, Last: 5}
+	for n := range 30 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		_, err := c.Subscribe(ctx, sub)
+		cancel()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	if err := c.Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Subscribe(t.Context(), sub); !errors.Is(err, inbox.ErrFenced) {
+		t.Errorf("when it is closed: %v", err)
+	}
+	err := s.do(t.Context(), "look", func(*commitGroup) error {
+		if n := len(s.lookouts.posted) - 1; len(s.lookouts.free) != n || n > 0 && s.lookouts.index.Len() != 0 {
+			t.Errorf("%d lookouts, %d free", n, len(s.lookouts.free))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	closeArchive(t, s)
 }

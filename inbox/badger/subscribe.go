@@ -82,6 +82,7 @@ func (h *handle) Subscribe(ctx context.Context, subs ...inbox.Subscription) ([]b
 		return r, nil
 	})
 	if err != nil {
+		last.giveUp()
 		return nil, err
 	}
 	for i, sub := range subs {
