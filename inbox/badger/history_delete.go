@@ -40,9 +40,10 @@ func (s *Store) Erase(ctx context.Context, sender string) (n int, err error) {
 	if sender == "" {
 		return 0, nil // nobody is called so
 	}
+	upTo := inbox.Position(s.visible.Load())
 	q := inbox.Query{
 		Selection: inbox.Selection{Sender: sender}, Max: eraseAtOnce, MaxBytes: groupBytes,
-		Before: inbox.Bound{Position: inbox.Position(s.visible.Load()) + 1},
+		Before: inbox.Bound{Position: upTo + 1},
 	}
 	for {
 		page, err := s.History(ctx, q)
@@ -51,13 +52,22 @@ func (s *Store) Erase(ctx context.Context, sender string) (n int, err error) {
 		}
 		erased, err := run(ctx, s, "erase", func(g *commitGroup) (int, error) { return g.erase(page.Entries, sender) })
 		n += erased
-		if err != nil || !page.More {
+		if err != nil {
 			return n, err
+		}
+		if !page.More {
+			break
 		}
 		if q.After.Position = page.Next; page.Next == 0 {
 			q.After.Position = page.Entries[len(page.Entries)-1].Position
 		}
 	}
+	for _, h := range s.histories.all {
+		if err := s.indexer.forget(ctx, h.incarnation, forgotten{sender, upTo}); err != nil {
+			return n, fmt.Errorf("erase the name: %w", err)
+		}
+	}
+	return n, nil
 }
 
 // erase makes marks without names of messages that a sender has published, and returns

@@ -41,10 +41,6 @@ func (l *lane) isBefore(other *lane) bool {
 	return l.at < other.at
 }
 
-// mostTopics bounds how many topics of a history are looked through for those that
-// match a filter. Of a history with more, all messages are looked at.
-const mostTopics = 1000
-
 // openLane finds the shortest way to what is asked for in one history.
 func (r *historyReader) openLane(h *history, after, before inbox.Position, indexed bool) error {
 	l := &lane{history: h, after: after, before: before, backwards: r.q.NewestFirst}
@@ -88,17 +84,15 @@ func (l *lane) walk(list *postingList) *walk {
 }
 
 // topics returns the way over the lists of all topics that match a filter, nil if there
-// are too many to be looked through.
+// are too many of them.
 func (l *lane) topics(in *lists, filter string) way {
-	var walks []*walk
-	n := 0
-	for list := range in.all(listTopic, nil) {
-		if n++; n > mostTopics {
-			return nil
-		}
-		if _, topic := list.names(); inbox.MatchTopic(filter, topic) {
-			walks = append(walks, l.walk(list))
-		}
+	topics, ok := in.topics(filter)
+	if !ok {
+		return nil
+	}
+	walks := make([]*walk, len(topics))
+	for i, topic := range topics {
+		walks[i] = l.walk(in.list(topicList(topic)))
 	}
 	return mergedWay{mergeLists(l.backwards, walks...)}
 }

@@ -50,10 +50,10 @@ func (step *indexStep) deleteUpTo(l *lists, swept inbox.Position) (more bool) {
 			continue
 		}
 		last := inbox.Position(keyNumber(it.Item().Key()))
-		isOpen := last == endless
-		if isOpen {
-			if r := l.found(it, id); r != nil {
-				last = r.last()
+		var open *postings
+		if last == endless {
+			if open = l.found(it, id); open != nil {
+				last = open.last()
 			}
 		}
 		switch {
@@ -64,8 +64,8 @@ func (step *indexStep) deleteUpTo(l *lists, swept inbox.Position) (more bool) {
 			return true
 		}
 		step.delete(it.Item().KeyCopy(nil))
-		if isOpen && id.kind == listPair {
-			step.delete(listID{listOfTopic, id.name.swapped()}.key(step.incarnation, 0))
+		if open != nil {
+			step.forgetNote(id, open)
 		}
 		it.Next()
 	}

@@ -173,8 +173,8 @@ func (step *indexStep) extend(txn *badger.Txn, id listID, f *freshList) (done bo
 	if open != nil {
 		all = behind(all, open.last())
 	}
-	if id.kind == listPair && len(all) > 0 && (open == nil || f.expiresAt != 0) {
-		step.put(listID{listOfTopic, id.name.swapped()}.key(step.incarnation, 0), nil, f.expiresAt)
+	if len(all) > 0 {
+		step.note(id, f, open)
 	}
 	for len(all) > 0 && !step.isFull() {
 		before, expiresAt := tally{}, f.expiresAt

@@ -58,7 +58,11 @@ func (ix *indexer) run(inc incarnation, w indexWork) (rest indexWork, err error)
 			step.damaged = true
 		case was.phase == indexNew:
 			rest.index = true
+			ix.takeForgotten(inc) // what is made now has their names no more
 			step.remake(txn, swept)
+		case w.forget:
+			rest.index, rest.clean, rest.swept = w.index, w.clean, w.swept
+			err = step.forget(txn, ix.takeForgotten(inc))
 		case w.index:
 			rest.clean, rest.swept = w.clean, w.swept
 			sorting, rest.index, err = ix.s.indexMore(txn, step, upTo)
@@ -140,13 +144,15 @@ func (ix *indexer) write(step *indexStep) error {
 // remake has a step delete what there is of an index, or a part of it, and then begin
 // anew with what is kept of the inbox.
 func (step *indexStep) remake(txn *badger.Txn, swept inbox.Position) {
-	it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixList, uint64(step.incarnation))})
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		if step.isFull() {
-			return
+	for _, prefix := range []byte{prefixList, prefixTopic} {
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefix, uint64(step.incarnation))})
+		for it.Rewind(); it.Valid() && !step.isFull(); it.Next() {
+			step.delete(it.Item().KeyCopy(nil))
 		}
-		step.delete(it.Item().KeyCopy(nil))
+		it.Close()
+	}
+	if step.isFull() {
+		return
 	}
 	step.is = indexed{kinds: step.was.kinds, sorted: swept, through: swept}
 }

@@ -22,6 +22,8 @@ type indexer struct {
 	work    map[incarnation]indexWork // of those that are indexed
 	queue   []incarnation             // those that have something to do, each once, the first in front
 	waiting map[incarnation][]chan error
+
+	forgotten map[incarnation][]forgotten
 }
 
 // indexWork is what is to be done for one inbox.
@@ -31,18 +33,20 @@ type indexWork struct {
 	clean  bool           // what is gone is to go, if it is much
 	swept  inbox.Position // everything up to here is gone
 	remake bool           // the index is damaged
+	forget bool           // names of senders; see indexer.forget
 }
 
 func (w indexWork) and(o indexWork) indexWork {
 	return indexWork{
-		index: w.index || o.index, clean: w.clean || o.clean, swept: max(w.swept, o.swept), remake: w.remake || o.remake,
+		index: w.index || o.index, clean: w.clean || o.clean, swept: max(w.swept, o.swept),
+		remake: w.remake || o.remake, forget: w.forget || o.forget,
 	}
 }
 
 func newIndexer(s *Store) *indexer {
 	return &indexer{
 		s: s, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		work: map[incarnation]indexWork{}, waiting: map[incarnation][]chan error{},
+		work: map[incarnation]indexWork{}, waiting: map[incarnation][]chan error{}, forgotten: map[incarnation][]forgotten{},
 	}
 }
 
@@ -60,6 +64,7 @@ func (ix *indexer) remove(inc incarnation) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	delete(ix.work, inc)
+	delete(ix.forgotten, inc)
 	ix.releaseLocked(inc, inbox.ErrNoSession)
 }
 

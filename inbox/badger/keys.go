@@ -27,6 +27,7 @@ import (
 //	c sequence:8                          how many inboxes refer to the body, once others than at first
 //	j incarnation:8                       how far the inbox is indexed
 //	s incarnation:8 kind:1 name:16 last:8 postings of one list, the last of which is at position last
+//	t incarnation:8 name(topic)           that the history has a list of the topic
 //	a incarnation:8 pair:16 through:8     what the receiver has acknowledged by itself, the last up to a position
 //	b incarnation:8 last:8                that a block has messages that were stored before
 //	T ms:8                                that everything up to a position was stored before that time
@@ -45,6 +46,7 @@ const (
 	prefixName         = 'd'
 	prefixIndexed      = 'j'
 	prefixList         = 's'
+	prefixTopic        = 't'
 	prefixAcked        = 'a'
 	prefixBehind       = 'b'
 	prefixStamp        = 'T'

@@ -378,7 +378,7 @@ func (w *sweeper) purge(b *sweepBatch, e ended) error {
 	if err != nil {
 		return err
 	}
-	for _, prefix := range []byte{prefixSubscription, prefixReceived, prefixList, prefixAcked, prefixBehind} {
+	for _, prefix := range []byte{prefixSubscription, prefixReceived, prefixList, prefixTopic, prefixAcked, prefixBehind} {
 		if err := b.all(numberKey(prefix, uint64(inc))); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -25,7 +26,8 @@ type verifiedIndex struct {
 	lists   map[listID]*verifiedList
 	arrived inbox.Position // of what is not in the lists yet, the last so far
 	of      map[[2]string][]*verifiedList
-	noted   map[pair]bool // pairs that are found by their topics
+	topics  map[string]bool // that are found by their names
+	noted   map[pair]bool   // pairs that are found by their topics
 	damaged bool
 }
 
@@ -66,6 +68,19 @@ func (v *verifier) indexes() error {
 	if err != nil {
 		return err
 	}
+	err = v.each(prefixTopic, -10, func(r verified) {
+		x := at(r.key, "topic")
+		topic := topicOf(r.key, r.value)
+		if x.topics[topic] = true; !bytes.Equal(r.key, topicKey(x.incarnation, topic)) {
+			v.damaged(r.key, fmt.Errorf("topic %q under another key: %w", topic, inbox.ErrDamaged))
+		}
+		if x.owner != nil && !x.exists && !x.owner.ended {
+			v.fault(FaultStays, r.key, "topic of %s, which is not indexed", x.owner)
+		}
+	})
+	if err != nil {
+		return err
+	}
 	current := (*verifiedIndex)(nil) // keys come in the order of incarnations
 	err = v.each(prefixList, listKeyLength, func(r verified) {
 		if current == nil || current.incarnation != keyIncarnationOf(r.key) {
@@ -90,7 +105,7 @@ func (v *verifier) indexes() error {
 }
 
 func (v *verifier) verifiedIndex(inc incarnation, o *owner) *verifiedIndex {
-	x := &verifiedIndex{incarnation: inc, owner: o, lists: map[listID]*verifiedList{}, of: map[[2]string][]*verifiedList{}, noted: map[pair]bool{}}
+	x := &verifiedIndex{incarnation: inc, owner: o, lists: map[listID]*verifiedList{}, of: map[[2]string][]*verifiedList{}, noted: map[pair]bool{}, topics: map[string]bool{}}
 	x.inbox = inboxRead{incarnation: inc, owner: o}
 	if o != nil && !o.unread {
 		x.inbox.progress, _ = readProgress(v.txn, inc) // it was read before
@@ -236,9 +251,12 @@ func (v *verifier) compareIndex(x *verifiedIndex) {
 			if id.kind == listPair && l.last > 0 && !x.noted[id.name] {
 				v.fault(FaultLost, key, "messages of %q are not found by topic %q in the index of %s", l.sender, l.topic, x.owner)
 			}
+			if id.kind == listTopic && l.last > 0 && !x.topics[l.topic] {
+				v.fault(FaultLost, key, "topic %q is not found by its name in the index of %s", l.topic, x.owner)
+			}
 		}
 	}
-	x.lists, x.noted, x.of = nil, nil, nil // it is done
+	x.lists, x.noted, x.of, x.topics = nil, nil, nil, nil // it is done
 }
 
 // count notes what the inbox itself has.

@@ -300,7 +300,7 @@ func (v *verifier) retained() error {
 func (v *verifier) others() error {
 	known := []byte{
 		prefixMeta, prefixSession, prefixSubscription, prefixBlock, prefixState, prefixPurge,
-		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixDeletion, prefixIndexed, prefixList,
+		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixDeletion, prefixIndexed, prefixList, prefixTopic,
 		prefixAcked, prefixBehind, prefixStamp,
 	}
 	it := v.txn.NewIterator(badger.IteratorOptions{})

@@ -1,0 +1,106 @@
+package badger
+
+import (
+	"context"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+)
+
+// forgotten is a sender of whom everything up to a position is erased.
+type forgotten struct {
+	sender string
+	upTo   inbox.Position
+}
+
+// forget has the name of a sender taken out of the index of a history, and returns when
+// that is done. What the sender has published since stays under it.
+func (ix *indexer) forget(ctx context.Context, inc incarnation, f forgotten) error {
+	ix.mu.Lock()
+	ix.forgotten[inc] = append(ix.forgotten[inc], f)
+	ix.mu.Unlock()
+	ix.hint(indexWork{forget: true}, inc)
+	return ix.await(ctx, inc)
+}
+
+func (ix *indexer) takeForgotten(inc incarnation) []forgotten {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	all := ix.forgotten[inc]
+	delete(ix.forgotten, inc)
+	return all
+}
+
+// forget has a step take some senders out of the lists, and out of what is not sorted
+// into lists yet.
+func (step *indexStep) forget(txn *badger.Txn, all []forgotten) error {
+	for _, f := range all {
+		if err := step.forgetList(txn, f); err != nil {
+			return err
+		}
+	}
+	return eachArrivals(txn, step.incarnation, step.was.sorted, func(key, value []byte) error {
+		a, err := parseArrivals(value)
+		if err != nil {
+			return err
+		}
+		if a, changed := a.without(all); changed {
+			step.put(slices.Clone(key), appendArrivals(nil, a), 0)
+		}
+		return nil
+	})
+}
+
+// forgetList has a step delete the list of a sender, but for what came later.
+func (step *indexStep) forgetList(txn *badger.Txn, f forgotten) error {
+	id := senderList(f.sender)
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: id.key(step.incarnation, 0)[:listKeyLength-8]})
+	defer it.Close()
+	var left []posting
+	expiresAt := uint64(0)
+	for it.Rewind(); it.Valid(); it.Next() {
+		value, err := it.Item().ValueCopy(nil)
+		if err != nil {
+			return err
+		}
+		r, err := parsePostings(value)
+		if err != nil {
+			return err
+		}
+		left = append(left, behind(r.appendTo(nil), f.upTo)...)
+		expiresAt = it.Item().ExpiresAt()
+		step.delete(it.Item().KeyCopy(nil))
+	}
+	before := tally{}
+	for len(left) > 0 {
+		part := left[:min(len(left), mostPostings)]
+		left = left[len(part):]
+		last := endless
+		if len(left) > 0 {
+			last = part[len(part)-1].position
+		}
+		step.put(id.key(step.incarnation, last), appendPostings(nil, f.sender, "", before, part), expiresAt)
+		for i := range part {
+			before = before.plus(part[i].tally())
+		}
+	}
+	return nil
+}
+
+// without returns the arrivals with those of some senders under no name, and whether
+// there are any.
+func (a *arrivals) without(all []forgotten) (*arrivals, bool) {
+	changed := false
+	rest := &arrivals{}
+	for i, p := range a.entries {
+		names := a.names[a.of[i]]
+		gone := slices.ContainsFunc(all, func(f forgotten) bool { return f.sender == names[0] && p.position <= f.upTo })
+		if gone {
+			names[0], changed = "", true
+		}
+		rest.add(p, names[0], names[1], 0)
+	}
+	return rest, changed
+}
