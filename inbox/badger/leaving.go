@@ -13,6 +13,10 @@ type leaving struct {
 	filter string
 	of     inbox.Spans // where everything was that had not been sent; not empty
 	others []string    // the filters of those other subscriptions
+
+	// later are, after a start, those that may have been given up after it: until then they
+	// were among the others. What was sent by one of them is not in its spans.
+	later []leaving
 }
 
 // until returns up to where everything was stored before.
@@ -20,8 +24,30 @@ func (l *leaving) until() inbox.Position { return l.of[len(l.of)-1].Through }
 
 // drops reports whether the message at p is given up.
 func (l *leaving) drops(p inbox.Position, topic string) bool {
+	return l.of.Contains(p) && l.takes(topic) && !slices.ContainsFunc(l.later, func(o leaving) bool {
+		return !o.of.Contains(p) && inbox.MatchTopic(o.filter, topic)
+	})
+}
+
+// takes reports whether messages of a topic are given up, but for what was sent by a
+// later one.
+func (l *leaving) takes(topic string) bool {
 	matches := func(filter string) bool { return inbox.MatchTopic(filter, topic) }
-	return l.of.Contains(p) && matches(l.filter) && !slices.ContainsFunc(l.others, matches)
+	return matches(l.filter) && !slices.ContainsFunc(l.others, matches)
+}
+
+// dropped returns where messages of a topic are given up.
+func (l *leaving) dropped(topic string) inbox.Spans {
+	if !l.takes(topic) {
+		return nil
+	}
+	of := l.of
+	for i := range l.later {
+		if o := &l.later[i]; inbox.MatchTopic(o.filter, topic) {
+			of = of.Subtract(of.Subtract(o.of))
+		}
+	}
+	return of
 }
 
 func drops(all []leaving, p inbox.Position, topic string) bool {
@@ -97,7 +123,13 @@ func (s *Store) left(m inbox.Member, filter string) (of inbox.Spans) {
 func loadedLeavings(all []leaving, filters []string) {
 	for i := range all {
 		l := &all[i]
-		isLast := !slices.ContainsFunc(all, func(other leaving) bool { return other.filter != l.filter && other.until() >= l.until() })
+		l.later = nil
+		for j := range all {
+			if other := all[j]; other.filter != l.filter && other.until() >= l.until() {
+				l.later = append(l.later, leaving{filter: other.filter, of: other.of})
+			}
+		}
+		isLast := len(l.later) == 0
 		l.others = slices.DeleteFunc(slices.Clone(filters), func(f string) bool { return isLast && f == l.filter })
 	}
 }

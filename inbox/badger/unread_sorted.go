@@ -186,9 +186,7 @@ func (x *sorted) withinOf(l *postingList, within inbox.Spans) inbox.Spans {
 	}
 	_, topic := l.names()
 	for i := range x.leavings {
-		if given := &x.leavings[i]; given.drops(given.until(), topic) {
-			within = within.Subtract(given.of)
-		}
+		within = within.Subtract(x.leavings[i].dropped(topic))
 	}
 	return within
 }

@@ -70,6 +70,7 @@ var keptClauses = []struct {
 	{"pull/grants", unreadOnly, pullGrants},
 	{"pull/retained", unreadOnly, pullRetained},
 	{"pull/given up", unreadOnly, pullGivenUp},
+	{"pull/given up one by one", aDay, pullGivenUpOneByOne},
 	{"pull/expired", unreadOnly, pullExpired},
 	{"pull/overlapping filters", unreadOnly, pullOverlap},
 	{"pull/no session", unreadOnly, pullNoSession},

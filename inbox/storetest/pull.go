@@ -235,6 +235,34 @@ func pullGivenUp(tr *trial) {
 	tr.unread("c", "both")
 }
 
+// What was sent by one filter is unread, though another would have given it up, and
+// then the one is given up too.
+func pullGivenUpOneByOne(tr *trial) {
+	for _, filters := range [][]string{{"a", "#"}, {"#", "a"}, {"a", "+", "#"}} {
+		c := tr.connect("c", lasting)
+		for _, f := range filters {
+			c.subscribe(f, 1)
+		}
+		tr.publish("a", "sent", "unread")
+		last := len(filters) - 1
+		c.unsubscribe(filters[:last]...)
+		c.expect("sent")
+		c.save()
+		c.unsubscribe(filters[last])
+		tr.unread("c", "sent")
+		for range 2 {
+			tr.restart()
+			tr.unread("c", "sent")
+			tr.pulling("c")
+			tr.unread("c", "sent")
+		}
+		c = tr.startAgain("c", inbox.Bound{}, inbox.ModePush)
+		tr.unread("c", "sent")
+		c.only("sent")
+		c.close(inbox.ExpiryAtOnce)
+	}
+}
+
 // What is expired is not unread. Whoever asks is told what he has lost.
 func pullExpired(tr *trial) {
 	tr.reader("c")

@@ -47,6 +47,7 @@ var clauses = []struct {
 	{"subscribe/unsubscribe gives up what was not read", unsubscribeGivesUp},
 	{"subscribe/unsubscribe keeps what another brought", unsubscribeKeepsOthers},
 	{"subscribe/unsubscribe keeps what was read", unsubscribeKeepsRead},
+	{"subscribe/unsubscribe one by one", unsubscribeOneByOne},
 	{"subscribe/unsubscribe and again", unsubscribeAndAgain},
 	{"subscribe/matches", subscribeMatches},
 	{"subscribe/matches at random", subscribeMatchesRandom},

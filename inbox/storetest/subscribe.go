@@ -294,6 +294,30 @@ func unsubscribeKeepsRead(tr *trial) {
 	c.only()
 }
 
+// A message that a filter would have given up, had another not matched it, and that
+// was sent by that one, is not given up when the other is.
+func unsubscribeOneByOne(tr *trial) {
+	for _, filters := range [][]string{{"a", "#"}, {"#", "a"}, {"a", "+", "#"}} {
+		c := tr.connect("c", lasting)
+		for _, f := range filters {
+			c.subscribe(f, 1)
+		}
+		tr.publish("a", "sent", "unread")
+		last := len(filters) - 1
+		c.unsubscribe(filters[:last]...)
+		sent := c.expect("sent")
+		c.save()
+		c.unsubscribe(filters[last])
+		for range 2 {
+			same(tr, "to be sent again", payloads(c.read(positions(sent)...)), []string{"sent"})
+			c.only()
+			tr.restart()
+			c = tr.connect("c", lasting)
+		}
+		c.close(inbox.ExpiryAtOnce)
+	}
+}
+
 // Who subscribes again begins anew, and is still sent again what it was sent.
 func unsubscribeAndAgain(tr *trial) {
 	c := tr.connect("c", lasting)
