@@ -75,8 +75,9 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // reply is an answer as it goes out.
 type reply struct {
-	form string // its Content-Type
-	body []byte
+	form  string // its Content-Type
+	body  []byte
+	large bool // it has one of the places of large answers
 }
 
 func (p reply) write(w http.ResponseWriter, status int) {
@@ -104,11 +105,11 @@ func formOf(r *http.Request) string {
 func encode(form string, answer any) (reply, error) {
 	if form == pull.TypeMsgpack {
 		body, err := msgpack.Marshal(answer)
-		return reply{form, body}, err
+		return reply{form: form, body: body}, err
 	}
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false) // it is no page
 	err := enc.Encode(answer)
-	return reply{form, body.Bytes()}, err
+	return reply{form: form, body: body.Bytes()}, err
 }

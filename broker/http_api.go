@@ -20,9 +20,10 @@ const (
 	httpRequests = 64               // are with the store at a time
 	httpWorkTime = 30 * time.Second // until it has answered
 
-	httpAnswer = 8 << 20   // bytes of an answer
-	httpSmall  = 256 << 10 // bytes that any number of answers may have
-	httpLarge  = 16        // answers of more at a time, until they are written
+	httpAnswer = 8 << 20            // bytes of an answer
+	httpSmall  = 256 << 10          // bytes that any number of answers may have
+	httpLarge  = 16                 // answers of more at a time, until they are written
+	httpPage   = httpSmall - 16<<10 // bytes of messages in answers that are not to be more
 )
 
 // api answers requests over HTTP, for all listeners together.

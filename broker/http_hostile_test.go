@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -282,6 +283,13 @@ func TestHTTPSlowReaders(t *testing.T) {
 	}
 	want[pull.MessagesAnswer](f, "GET", "/v1/history?topic=chat/small", nil)
 	f.publish("chat/small", "b")
+	for i := range 3 {
+		f.publish("chat/many", fmt.Sprint(i)+strings.Repeat("a", httpSmall/2))
+	}
+	page := want[pull.MessagesAnswer](f, "GET", "/v1/history?topic=chat/many", nil)
+	if len(page.Messages) != 1 || !page.More || page.Messages[0].Truncated {
+		t.Errorf("%d messages, more: %v", len(page.Messages), page.More)
+	}
 	close(slow.release)
 	<-done
 	if slow.Code != http.StatusOK || slow.Body.Len() <= httpSmall {

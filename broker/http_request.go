@@ -87,7 +87,7 @@ func inBody(operation string) func(*api, http.ResponseWriter, *http.Request, Cli
 		if err != nil {
 			return reply{}, err
 		}
-		return a.ask(r, c, operation, reply{r.Header.Get("Content-Type"), body})
+		return a.ask(r, c, operation, reply{form: r.Header.Get("Content-Type"), body: body})
 	}
 }
 
@@ -130,6 +130,15 @@ func (a *api) ask(r *http.Request, c Client, operation string, request reply) (r
 		MaxAnswer: httpAnswer,
 	}
 	var answer reply
+	large := enter(a.large) // before it takes memory
+	defer func() {
+		if large {
+			leave(a.large)
+		}
+	}()
+	if !large {
+		asker.MaxPage = httpPage
+	}
 	err := a.work(r, func(ctx context.Context) error {
 		var failed *pull.Error
 		answer.body, answer.form, failed = a.service.Try(ctx, asker, operation, request.body, request.form)
@@ -140,6 +149,9 @@ func (a *api) ask(r *http.Request, c Client, operation string, request reply) (r
 	})
 	if err == nil && answer.form == pull.TypeJSON {
 		answer.body = append(answer.body, '\n') // for those who read it in a terminal
+	}
+	if answer.large = large && err == nil && len(answer.body) > httpSmall; answer.large {
+		large = false // it is left when the answer is written
 	}
 	return answer, err
 }

@@ -58,12 +58,11 @@ func operation(carryOut func(*api, http.ResponseWriter, *http.Request, Client) (
 			a.fail(w, r, err)
 			return
 		}
-		if len(answer.body) > httpSmall {
-			if !enter(a.large) { // to ask again is safe, whatever was done
-				a.fail(w, r, &pull.Error{Code: pull.CodeBusy, Message: "too many large answers are under way; ask again later, or for less"})
-				return
-			}
+		if answer.large {
 			defer leave(a.large)
+		} else if len(answer.body) > httpSmall { // to ask again is safe, whatever was done
+			a.fail(w, r, &pull.Error{Code: pull.CodeBusy, Message: "too many large answers are under way; ask again later, or for less"})
+			return
 		}
 		answer.write(w, http.StatusOK)
 	}

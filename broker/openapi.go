@@ -16,7 +16,7 @@ var openAPIDocument []byte
 
 // openAPI answers with the description of all routes.
 func (a *api) openAPI(w http.ResponseWriter, _ *http.Request) {
-	reply{pull.TypeJSON, openAPIDocument}.write(w, http.StatusOK)
+	reply{form: pull.TypeJSON, body: openAPIDocument}.write(w, http.StatusOK)
 }
 
 // indexText is what a person is told who looks.
@@ -44,5 +44,5 @@ func (a *api) index(w http.ResponseWriter, _ *http.Request) {
 
 // health tells that the broker is there. It is for programs that watch it.
 func (a *api) health(w http.ResponseWriter, _ *http.Request) {
-	reply{pull.TypeJSON, []byte(`{"status":"ok"}` + "\n")}.write(w, http.StatusOK)
+	reply{form: pull.TypeJSON, body: []byte(`{"status":"ok"}` + "\n")}.write(w, http.StatusOK)
 }

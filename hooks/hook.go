@@ -31,6 +31,7 @@ type Hook struct {
 	links   sync.WaitGroup // connections that have not ended
 	turns   *turns         // one connection at a time for each client id, from session to CONNACK
 	counts  counts
+	large   places // of answers to requests
 
 	restores    restores     // sessions whose subscriptions are on their way to the MQTT library's index
 	misindexed  atomic.Int64 // subscriptions of connected clients that the MQTT library's index gets wrong
@@ -82,6 +83,7 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 		pull:    o.Pull,
 		log:     o.Log,
 		turns:   newTurns(),
+		large:   make(places, mostLarge),
 		owners:  map[string]*link{},
 		groups:  map[string]*group{},
 		ctx:     ctx,

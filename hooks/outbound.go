@@ -48,6 +48,9 @@ type outbound struct {
 	unacked  int                 // no PUBACK, PUBCOMP or refusal is sent yet
 	unending map[uint16]struct{} // packet ids of QoS 2 among those
 
+	written []func() // called by flush when what is in buf is written, or cannot be
+	flushed bool     // flush has ended
+
 	relief  func() // called by flush when there is room again for what offerLater has refused
 	refused bool   // there is something
 
@@ -119,17 +122,24 @@ func connackCode(p []byte) byte {
 // publish appends a message and waits for room: it is for the pump of this
 // connection, and for what answers its requests. Cost: the frame is encoded where it waits, without a copy
 // or an allocation.
-func (o *outbound) publish(p *publication) error {
+func (o *outbound) publish(p *publication) error { return o.publishThen(p, nil) }
+
+// publishThen is publish, and without an error written is called once the message
+// has been written or the connection has ended, if it is not nil.
+func (o *outbound) publishThen(p *publication, written func()) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	size, _, _ := p.size(o.v5)
 	for o.waitLocked(size) && o.held {
 		o.room.Wait()
 	}
-	if o.closed {
+	if o.closed || o.flushed {
 		return net.ErrClosed
 	}
 	o.publishLocked(&o.buf, p, size)
+	if written != nil {
+		o.written = append(o.written, written)
+	}
 	return nil
 }
 
@@ -361,9 +371,18 @@ func (o *outbound) flush(conn net.Conn) error {
 	late := time.AfterFunc(o.timeout, func() { conn.Close() })
 	defer late.Stop()
 	var batch []byte
+	var written []func() // when the batch is
+	defer func() {
+		for _, f := range append(written, o.end()...) {
+			f()
+		}
+	}()
 	for {
 		late.Stop()
-		if batch = o.take(batch); len(batch) == 0 {
+		for _, f := range written {
+			f()
+		}
+		if batch, written = o.take(batch); len(batch) == 0 {
 			return nil
 		}
 		o.relieve()
@@ -379,25 +398,34 @@ func (o *outbound) flush(conn net.Conn) error {
 }
 
 // take waits for something to write and swaps it for the buffer that was
-// written. It returns nothing at the end.
-func (o *outbound) take(written []byte) []byte {
+// written. It returns nothing at the end, and else also what is to be called when
+// all of it is written.
+func (o *outbound) take(last []byte) (batch []byte, written []func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.buf) == 0 && !o.closed {
 		if cap(o.buf) > keptBuffer {
 			o.buf = nil
 		}
-		if cap(written) > keptBuffer {
-			written = nil
+		if cap(last) > keptBuffer {
+			last = nil
 		}
 		o.ready.Wait()
 	}
-	batch := o.buf
-	o.buf = written[:0]
+	batch, o.buf = o.buf, last[:0]
+	written, o.written = o.written, nil
 	atomic.AddInt64(&o.info.PacketsSent, o.packets)
 	atomic.AddInt64(&o.info.MessagesSent, o.messages)
 	atomic.AddInt64(&o.info.BytesSent, o.bytes)
 	o.packets, o.messages, o.bytes = 0, 0, 0
 	o.room.Broadcast()
-	return batch
+	return batch, written
+}
+
+// end takes nothing more to be written, and returns what is to be called since it never will be.
+func (o *outbound) end() (written []func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	written, o.written, o.flushed = o.written, nil, true
+	return written
 }

@@ -175,6 +175,51 @@ func TestOutboundRelief(t *testing.T) {
 	})
 }
 
+// Whoever wants to know when a message is written is told once: then, or when it
+// never will be.
+func TestOutboundTellsWhenItIsWritten(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			o := opened(t, 1000, false)
+			o.take(nil)
+			told := make(chan struct{}, 10)
+			tell := func() { told <- struct{}{} }
+			writer, reader := net.Pipe()
+			flushed := make(chan error, 1)
+			go func() { flushed <- o.flush(writer) }()
+			if err := o.publishThen(sized(100), tell); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if err := o.publishThen(sized(100), tell); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if len(told) > 0 {
+				t.Fatal("told before anybody has read")
+			}
+			if reads {
+				go io.Copy(io.Discard, reader)
+				<-told
+				<-told
+				o.close()
+			} else {
+				reader.Close()
+			}
+			if err := <-flushed; (err == nil) != reads {
+				t.Error(err)
+			}
+			if want := map[bool]int{true: 0, false: 2}[reads]; len(told) != want {
+				t.Errorf("told %d times at the end, want %d", len(told), want)
+			}
+			writer.Close()
+			if o.publishThen(sized(1), tell) == nil {
+				t.Error("a message is taken that will never be written")
+			}
+		})
+	}
+}
+
 // A publisher that does not read its acknowledgements is made to wait, in every
 // version, and one that has too many messages on their way before MQTT 5.
 func TestAdmitBoundsAcks(t *testing.T) {

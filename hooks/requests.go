@@ -38,6 +38,28 @@ const (
 	largestAnswer = 4 << 20
 )
 
+// Bounds of what all connections may ask for together: clients that read slowly
+// would otherwise make memory grow with their number.
+const (
+	mostLarge  = 16        // answers of any size at a time, until they are written
+	smallPage  = 256 << 10 // bytes of the messages in others
+	smallTally = 512 << 10 // bytes of other summaries; a tally has room in it whatever its name
+)
+
+// places holds one for each that is taken.
+type places chan struct{}
+
+// take takes a place if there is one, and returns what gives it back, any number of
+// times; nil if there is none.
+func (p places) take() (giveBack func()) {
+	select {
+	case p <- struct{}{}:
+		return sync.OnceFunc(func() { <-p })
+	default:
+		return nil
+	}
+}
+
 // request is one message of a client to its inbox.
 type request struct {
 	operation   string
@@ -166,8 +188,29 @@ func (q *requests) answer(r *request) {
 		defer cancel()
 		ctx = patient
 	}
-	body, contentType := l.hook.pull.Do(ctx, q.asker(r), r.operation, r.body, r.contentType)
-	q.reply(r, body, contentType, l.out.publish)
+	a := q.asker(r)
+	giveBack := l.hook.large.take()
+	if giveBack == nil {
+		if a.MaxPage = smallPage; r.operation == pull.OpSummary {
+			a.MaxAnswer = min(a.MaxAnswer, smallTally)
+		}
+		giveBack = func() {}
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			giveBack()
+		}
+	}()
+	body, contentType := l.hook.pull.Do(ctx, a, r.operation, r.body, r.contentType)
+	q.reply(r, body, contentType, func(p *publication) error {
+		if len(body) <= smallPage {
+			giveBack() // before it may have to wait
+		}
+		err := l.out.publishThen(p, giveBack)
+		kept = err == nil
+		return err
+	})
 }
 
 // changes reports whether an operation is done even though nobody is there to be

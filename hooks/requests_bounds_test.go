@@ -119,6 +119,42 @@ func TestTooManyRequestsAtATime(t *testing.T) {
 	}
 }
 
+// Pages are small while many ask for large ones, so that memory does not grow with the
+// number of those who ask, and large again when the others have had theirs.
+func TestManyLargePagesAtATime(t *testing.T) {
+	const most, large = 16, 1 << 20
+	hold := newGate()
+	sizes := make(chan int, most+2)
+	store := &asked{page: func(ctx context.Context, q inbox.Query) (inbox.Page, error) {
+		sizes <- q.MaxBytes
+		return inbox.Page{}, hold.wait(ctx)
+	}}
+	b := start(t, setting{Wrap: store.wrap})
+	var clients []*mqtttest.Client
+	ask := func(i int) (size int) {
+		c := b.dial(v5(fmt.Sprint("client", i)))
+		clients = append(clients, c)
+		c.Publish("$inbox/pull", fmt.Sprintf(`{"limit":1,"max_bytes":%d}`, large), 0)
+		hold.came(t)
+		return <-sizes
+	}
+	for i := range most {
+		if size := ask(i); size < large {
+			t.Errorf("page %d has %d bytes", i, size)
+		}
+	}
+	if size := ask(most); size < 256<<10 || size > 300<<10 {
+		t.Errorf("one more has %d bytes", size)
+	}
+	close(hold.opened)
+	for _, c := range clients {
+		c.NextPublish()
+	}
+	if size := ask(most + 1); size < large {
+		t.Errorf("a page has %d bytes when all have theirs", size)
+	}
+}
+
 // A connection that asks without end is told to ask less.
 func TestTooManyRequestsInASecond(t *testing.T) {
 	b := start(t, setting{Wrap: (&asked{summarize: counted(7)}).wrap})

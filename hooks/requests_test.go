@@ -22,6 +22,14 @@ type asked struct {
 	inbox.Store
 	summarize   func(context.Context, inbox.Receiver) (inbox.Summary, error)
 	acknowledge func(context.Context, inbox.Receiver) (int, error)
+	page        func(context.Context, inbox.Query) (inbox.Page, error) // nil: the store's own
+}
+
+func (s *asked) Pull(ctx context.Context, r inbox.Receiver, q inbox.Query) (inbox.Page, error) {
+	if s.page == nil {
+		return s.Store.Pull(ctx, r, q)
+	}
+	return s.page(ctx, q)
 }
 
 func (s *asked) wrap(store inbox.Store) inbox.Store {

@@ -25,6 +25,9 @@ func newPageQuery(a Asker, r HistoryRequest, own cursor) (pageQuery, error) {
 		maxBytes: clamp(r.MaxBytes, DefaultBytes, MaxBytes),
 		cursor:   own,
 	}
+	if a.MaxPage > 0 {
+		q.maxBytes = min(q.maxBytes, a.MaxPage)
+	}
 	if err := a.check(); err != nil {
 		return q, err
 	}

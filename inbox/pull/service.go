@@ -17,6 +17,10 @@ type Asker struct {
 	// MaxAnswer is how many bytes an encoded answer may have, 0 for no bound. Pages are
 	// made smaller to fit. With less than [MinAnswer] summaries and pages are refused.
 	MaxAnswer int
+
+	// MaxPage bounds the bytes of the messages in a page, whatever is asked for; 0 for no
+	// bound. Unlike MaxAnswer it never has one left out, or cut short.
+	MaxPage int
 }
 
 // MinAnswer is the smallest bound for answers in which there is room for a message.
