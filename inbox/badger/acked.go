@@ -111,6 +111,12 @@ func readAcked(item *badger.Item) (s inbox.Spans, err error) {
 	return s, err
 }
 
+// allOnly reports whether what is acknowledged is so whatever its pair. Cost: a seek.
+func (a *acked) allOnly() bool {
+	a.it.Seek(append(ackedKey(a.incarnation, everyPair, endless), 0))
+	return !a.it.Valid()
+}
+
 // covers reports whether an entry is acknowledged. What is so whatever its pair is
 // known, see all. Cost: 0.1 µs, and a seek for the first of each pair.
 func (a *acked) covers(e *inbox.Entry) bool {

@@ -111,7 +111,7 @@ func (listWay) close() {}
 type mergedWay struct{ *mergedLists }
 
 func (w mergedWay) next() (inbox.Position, bool) {
-	p, _, ok := w.mergedLists.next()
+	p, ok := w.mergedLists.next()
 	return p.position, ok
 }
 

@@ -20,7 +20,7 @@ const (
 	sortBytes  = 8 << 20           // likewise, as estimated
 )
 
-// fewPostings is how many the last record of a list has at most that is written again
+// fewPostings is how many the last record of a list has at most, which is written again
 // with what comes.
 const fewPostings = 256
 
@@ -162,73 +162,58 @@ func (ix *indexer) sort(step *indexStep, f *fresh) error {
 }
 
 // extend adds the postings of one list to a step, or as many as fit, and reports
-// whether those are all. The last record of the list is written again with them, or,
-// when it is large enough, under its own position, once and for all.
+// whether those are all. The last record of the list, which is small, is written again
+// with them; if that is many, all but the last go into records of their own, which are
+// never written again.
 func (step *indexStep) extend(txn *badger.Txn, id listID, f *freshList) (done bool, err error) {
-	open, value, err := readOpen(txn, step.incarnation, id)
+	open, err := readOpen(txn, step.incarnation, id)
 	if err != nil {
 		return false, err
 	}
-	all := f.postings
+	all, before, expiresAt := f.postings, tally{}, f.expiresAt
 	if open != nil {
 		all = behind(all, open.last())
 	}
-	if len(all) > 0 {
-		step.note(id, f, open)
+	if len(all) == 0 {
+		return true, nil
 	}
-	for len(all) > 0 && !step.isFull() {
-		before, expiresAt := tally{}, f.expiresAt
-		var part []posting
-		if open != nil {
-			expiresAt = laterExpiry(expiresAt, open.expiresAt) // no record goes before one in front of it
-			if open.n < fewPostings {
-				before, part = open.before, open.appendTo(make([]posting, 0, open.n+len(all)))
-			} else {
-				before = open.total()
-				step.put(id.key(step.incarnation, open.last()), value, open.expiresAt)
-			}
-		}
-		n := min(len(all), mostPostings-len(part))
-		part, all = append(part, all[:n]...), all[n:]
-		value = appendPostings(nil, f.sender, f.topic, before, part)
-		if open, err = parsePostings(value); err != nil {
-			return false, err
-		}
-		open.expiresAt = expiresAt
-		step.putOpen(id.key(step.incarnation, endless), value, expiresAt)
+	if open != nil {
+		before, expiresAt = open.before, laterExpiry(expiresAt, open.expiresAt) // no record goes before one in front of it
+		all = append(open.appendTo(make([]posting, 0, open.n+len(all))), all...)
 	}
-	return len(all) == 0, nil
-}
-
-// putOpen puts the last record of a list, in the place of one that may have been put
-// just before.
-func (step *indexStep) putOpen(key, value []byte, expiresAt uint64) {
-	for i := len(step.puts) - 1; i >= max(0, len(step.puts)-2); i-- {
-		if bytes.Equal(step.puts[i].Key, key) {
-			step.size -= len(key) + len(step.puts[i].Value)
-			step.puts = slices.Delete(step.puts, i, i+1)
+	step.note(id, f, open)
+	for len(all) > fewPostings && !step.isFull() {
+		part := all[:min(len(all)-1, mostPostings)]
+		all = all[len(part):]
+		step.put(id.key(step.incarnation, part[len(part)-1].position), appendPostings(nil, f.sender, f.topic, before, part), expiresAt)
+		for i := range part {
+			before = before.plus(part[i].tally())
 		}
 	}
-	step.put(key, value, expiresAt)
+	last := all[:min(len(all), fewPostings)]
+	step.put(id.key(step.incarnation, endless), appendPostings(nil, f.sender, f.topic, before, last), expiresAt)
+	return len(last) == len(all), nil
 }
 
 // readOpen reads the last record of a list, nil if the list is empty.
-func readOpen(txn *badger.Txn, inc incarnation, id listID) (r *postings, value []byte, err error) {
+func readOpen(txn *badger.Txn, inc incarnation, id listID) (*postings, error) {
 	item, err := txn.Get(id.key(inc, endless))
 	if errors.Is(err, badger.ErrKeyNotFound) {
-		return nil, nil, nil
+		return nil, nil
 	}
+	var value []byte
 	if err == nil {
 		value, err = item.ValueCopy(nil)
 	}
-	if err == nil {
-		r, err = parsePostings(value)
-	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	r, err := parsePostings(value)
+	if err != nil {
+		return nil, err
 	}
 	r.expiresAt = item.ExpiresAt()
-	return r, value, nil
+	return r, nil
 }
 
 // behind returns those of some postings that are behind p.

@@ -72,7 +72,7 @@ func (l *postingList) last() *postings {
 func (l *postingList) onDisk() *postings {
 	if !l.openRead {
 		var err error
-		if l.open, _, err = readOpen(l.in.txn, l.in.incarnation, l.id); err != nil {
+		if l.open, err = readOpen(l.in.txn, l.in.incarnation, l.id); err != nil {
 			l.in.fail(l.id.key(l.in.incarnation, endless), err)
 		}
 		l.openRead = true

@@ -192,11 +192,11 @@ func checkMerged(t *testing.T, r *rand.Rand, l *lists, all map[listID][]posting)
 		}
 		m := mergeLists(back, walks...)
 		for i, p := range want {
-			if got, _, ok := m.next(); !ok || got.position != p {
+			if got, ok := m.next(); !ok || got.position != p {
 				t.Fatalf("merged, back %v, number %d: %d %v, want %d", back, i, got.position, ok, p)
 			}
 		}
-		if got, _, ok := m.next(); ok {
+		if got, ok := m.next(); ok {
 			t.Fatalf("merged, at the end: %v", got)
 		}
 	}

@@ -2,22 +2,31 @@ package badger
 
 import (
 	"fmt"
-	"math"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// waitingStore opens a store in which n messages of so many senders wait for the
-// receiver "a", and which has its index.
-func waitingStore(b *testing.B, n, senders int) (*Store, incarnation) {
+// waitingStore opens a store in which n messages of so many senders, each in a topic of
+// its own, wait for the receiver "a", who has asked for them before.
+func waitingStore(b *testing.B, n, senders int, keep Options) *Store {
 	b.Helper()
-	o := everythingOptions(b.TempDir())
-	o.sweepEvery = 0
+	s := storeFor(b, keep)
+	fill(b, s, n, senders)
+	begun := time.Now()
+	if _, err := s.Summarize(b.Context(), "a", inbox.SummaryQuery{Max: 1}); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("indexed %d messages of %d senders in %v", n, senders, time.Since(begun).Round(time.Millisecond))
+	return s
+}
+
+// storeFor opens a store with the receiver "a", who is away and gets everything.
+func storeFor(b *testing.B, o Options) *Store {
+	b.Helper()
+	o.Dir, o.Reserve, o.Log = b.TempDir(), -1, everythingOptions("").Log
 	s, err := Open(o)
 	if err != nil {
 		b.Fatal(err)
@@ -33,14 +42,7 @@ func waitingStore(b *testing.B, n, senders int) (*Store, incarnation) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	fill(b, s, n, senders)
-	begun := time.Now()
-	inc := indexFor(b, s, "a", kindsOfInbox)
-	if err := s.indexer.await(b.Context(), inc); err != nil {
-		b.Fatal(err)
-	}
-	b.Logf("indexed %d messages of %d senders in %v", n, senders, time.Since(begun).Round(time.Millisecond))
-	return s, inc
+	return s
 }
 
 // fill appends n messages of so many senders in turn.
@@ -62,72 +64,62 @@ func fill(b *testing.B, s *Store, n, senders int) {
 	wg.Wait()
 }
 
-func BenchmarkLists(b *testing.B) {
-	for _, c := range []struct{ n, senders int }{{1_000_000, 10}, {1_000_000, 1000}} {
-		s, inc := waitingStore(b, c.n, c.senders)
-		view := func(b *testing.B, read func(*lists)) {
+// BenchmarkAsk measures what is asked of an inbox in which a million messages wait, of 10
+// senders and of 1,000, in blocks of its own and in a stream.
+func BenchmarkAsk(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		senders int
+		keep    Options
+	}{
+		{"own", 10, Options{StreamFrom: -1}}, {"stream", 10, Options{Pull: []string{"#"}}}, {"own", 1000, Options{StreamFrom: -1}},
+	} {
+		const n = 1_000_000
+		s := waitingStore(b, n, c.senders, c.keep)
+		b.Run(fmt.Sprintf("summary/%s/senders=%d", c.name, c.senders), func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
-				err := s.viewLists(b.Context(), []incarnation{inc}, func(_ *badger.Txn, all []*lists, _ inbox.Position) error {
-					read(all[0])
-					return nil
-				})
-				if err != nil {
+				sum, err := s.Summarize(b.Context(), "a", inbox.SummaryQuery{Max: 5000})
+				if err != nil || sum.Total.Messages < n || len(sum.Senders) != c.senders {
+					b.Fatalf("%d messages of %d senders, %v", sum.Total.Messages, len(sum.Senders), err)
+				}
+			}
+		})
+		pull := func(name string, q inbox.Query) {
+			b.Run(fmt.Sprintf("%s/%s/senders=%d", name, c.name, c.senders), func(b *testing.B) {
+				q.Max, q.MaxBytes = 200, 1<<20
+				b.ReportAllocs()
+				for b.Loop() {
+					page, err := s.Pull(b.Context(), "a", q)
+					if err != nil || len(page.Entries) != 200 || page.Remaining.AtLeast {
+						b.Fatalf("%d messages, %+v remain, %v", len(page.Entries), page.Remaining, err)
+					}
+				}
+			})
+		}
+		one := inbox.Selection{Sender: "sender-3"}
+		pull("oldest of one", inbox.Query{Selection: one})
+		pull("newest of one", inbox.Query{Selection: one, NewestFirst: true})
+		pull("in one topic", inbox.Query{Selection: inbox.Selection{Filter: "to/chat/3"}, After: inbox.Bound{Position: n / 2}})
+		pull("of all", inbox.Query{After: inbox.Bound{Position: n / 2}})
+		b.Run(fmt.Sprintf("acknowledge/%s/senders=%d", c.name, c.senders), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ { // some more of one sender each time
+				a := inbox.Acknowledgement{Selection: one, Through: inbox.Position(1000 * (i + 1))}
+				if _, err := s.Acknowledge(b.Context(), "a", a); err != nil {
 					b.Fatal(err)
 				}
 			}
-		}
-		b.Run(fmt.Sprintf("counts/senders=%d", c.senders), func(b *testing.B) {
-			b.ReportAllocs()
-			view(b, func(l *lists) {
-				for one := range l.all(listPair, nil) {
-					one.live(1000, endless, deadline{now: 1, old: math.MinInt64})
-				}
-			})
-		})
-		b.Run(fmt.Sprintf("page/senders=%d", c.senders), func(b *testing.B) {
-			view(b, func(l *lists) {
-				w := l.list(listID{listPair, pairOf("sender-3", "to/chat/3")}).after(500_000)
-				for range 200 {
-					w.next()
-				}
-			})
-		})
-		b.Run(fmt.Sprintf("merge/senders=%d", c.senders), func(b *testing.B) {
-			view(b, func(l *lists) {
-				var walks []*walk
-				for one := range l.all(listPair, nil) {
-					walks = append(walks, one.after(500_000))
-				}
-				m := mergeLists(false, walks...)
-				for range 200 {
-					m.next()
-				}
-			})
 		})
 	}
 }
 
 // BenchmarkAppendIndexed measures what an index costs publishers: messages of so many
-// senders, a thousand of which are on their way at a time, to one inbox.
+// senders to one inbox, as fast as the store takes them.
 func BenchmarkAppendIndexed(b *testing.B) {
 	for _, senders := range []int{10, 1000} {
 		for _, indexed := range []bool{false, true} {
 			b.Run(fmt.Sprintf("senders=%d/indexed=%v", senders, indexed), func(b *testing.B) {
-				s, err := Open(everythingOptions(b.TempDir()))
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer s.Close()
-				in, _, err := s.Open(b.Context(), "a", inbox.OpenOptions{Expiry: inbox.ExpiryNever})
-				if err == nil {
-					_, err = in.Subscribe(b.Context(), sub("to/#", 1))
-				}
-				if err == nil {
-					err = in.Close(b.Context(), inbox.Ending{Expiry: inbox.ExpiryNever})
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				s := storeFor(b, Options{StreamFrom: -1})
 				if indexed {
 					indexFor(b, s, "a", kindsOfInbox)
 				}

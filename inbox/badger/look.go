@@ -123,16 +123,9 @@ func (u *unread) each(ctx context.Context, after, upTo inbox.Position, back bool
 
 // eachIn is each for some of what is unread. A place without entries costs a seek.
 func (u *unread) eachIn(ctx context.Context, within inbox.Spans, after, upTo inbox.Position, back bool, do func(met) bool) error {
-	return u.eachOf(ctx, part{after: after, upTo: upTo, back: back, within: &within}, do)
-}
-
-// eachOf is each for a part of what is unread.
-func (u *unread) eachOf(ctx context.Context, p part, do func(met) bool) error {
-	p.upTo, p.acked = min(p.upTo, u.upTo), u.acked
-	for _, src := range u.sources {
-		src.next = 0 // as if they had not been read before
-	}
-	m := u.s.merge(u.txn, u.reading, p)
+	m := u.s.merge(u.txn, u.reading, part{
+		after: after, upTo: min(upTo, u.upTo), back: back, within: &within, acked: u.acked,
+	})
 	defer m.close()
 	for n := 1; ; n++ {
 		e, ok := m.next()

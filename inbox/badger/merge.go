@@ -25,7 +25,6 @@ type merger struct {
 type part struct {
 	after, upTo inbox.Position
 	back        bool         // the last comes first
-	few         bool         // they are far from each other: no more of a stream is decoded than they
 	within      *inbox.Spans // those here alone; nil for all
 	acked       *acked       // those that are not acknowledged; nil for all
 }
@@ -225,7 +224,7 @@ func (m *merger) entry(t *track) (inbox.Entry, bool) {
 		return e, !m.s.isDeleted(m.txn, e.Envelope.ID.Sequence)
 	case t.source == nil:
 		return m.s.decode(m.txn, t.entry)
-	case m.part.back || m.part.few:
+	case m.part.back:
 		e, ok := m.s.decode(m.txn, t.entry)
 		e.Grant = inbox.Grant{}
 		return e, ok
@@ -257,7 +256,7 @@ func (m *merger) step(t *track, from inbox.Position) (another bool) {
 		m.stepMemory(t, from)
 	case m.part.back:
 		another = m.stepBack(t, from)
-	case t.source != nil && !m.part.few:
+	case t.source != nil:
 		another = m.stepShared(t, from)
 	default:
 		another = m.stepOwn(t, from)

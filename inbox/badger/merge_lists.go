@@ -1,16 +1,12 @@
 package badger
 
-import (
-	"container/heap"
-
-	"github.com/mqtt-inbox/mqtt-inbox/inbox"
-)
+import "container/heap"
 
 // mergedLists goes over several lists as over one, all forwards or all backwards.
 // What stands at the same position in two of them is met once.
 type mergedLists struct {
 	heads heads
-	met   inbox.Position // the last
+	in    []*postingList // those that have the posting that was met last
 }
 
 // head is the next posting of one list.
@@ -51,22 +47,23 @@ func mergeLists(back bool, walks ...*walk) *mergedLists {
 	return m
 }
 
-// next returns the next posting, and in which list it is, or false at the end. Cost:
-// a comparison for each doubling of the lists.
-func (m *mergedLists) next() (posting, *postingList, bool) {
-	for len(m.heads.all) > 0 {
+// next returns the next posting, or false at the end; in has the lists that it is in.
+// Cost: a comparison for each doubling of the lists.
+func (m *mergedLists) next() (posting, bool) {
+	m.in = m.in[:0]
+	if len(m.heads.all) == 0 {
+		return posting{}, false
+	}
+	p := m.heads.all[0].posting
+	for len(m.heads.all) > 0 && m.heads.all[0].position == p.position {
 		first := &m.heads.all[0]
-		p, l := first.posting, first.walk.list
+		m.in = append(m.in, first.walk.list)
 		if next, ok := first.walk.next(); ok {
 			first.posting = next
 			heap.Fix(&m.heads, 0)
 		} else {
 			heap.Pop(&m.heads)
 		}
-		if p.position != m.met {
-			m.met = p.position
-			return p, l, true
-		}
 	}
-	return posting{}, nil, false
+	return p, true
 }

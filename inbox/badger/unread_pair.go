@@ -103,11 +103,11 @@ func (p *unreadPair) walked() (t tally) {
 		walks = append(walks, b.list.after(p.within[0].After).in(b.within))
 	}
 	before := mergeLists(false, walks...)
-	counted, _, more := before.next()
+	counted, more := before.next()
 	w := p.list.after(p.within[0].After).in(p.within)
 	for e, ok := w.next(); ok; e, ok = w.next() {
 		for more && counted.position < e.position {
-			counted, _, more = before.next()
+			counted, more = before.next()
 		}
 		if !p.isGone(&e) && (!more || counted.position != e.position) {
 			t = t.plus(e.tally())

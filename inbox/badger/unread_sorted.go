@@ -18,6 +18,7 @@ import (
 type sorted struct {
 	*unread
 	places   []sortedSource
+	now      time.Time
 	deadline deadline
 	deleted  map[pair][]inbox.Position // numbers of messages that were deleted
 	exact    bool                      // everything that is in the lists is there, and for the receiver
@@ -39,7 +40,8 @@ func (u *unread) sort() (*sorted, error) {
 	if u.inMemory {
 		return nil, errUnsorted
 	}
-	x := &sorted{unread: u, exact: !u.withOld, deadline: deadline{now: time.Now().UnixMilli(), old: math.MinInt64}}
+	x := &sorted{unread: u, exact: !u.withOld, now: time.Now()}
+	x.deadline = deadline{now: x.now.UnixMilli(), old: math.MinInt64}
 	if u.s.retention > 0 {
 		x.deadline.old = x.deadline.now - u.s.retention.Milliseconds()
 	}
