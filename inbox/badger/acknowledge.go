@@ -71,6 +71,11 @@ func (u *unread) meantByID(ctx context.Context, ids []inbox.MessageID, m *meanin
 func (u *unread) eachWith(ctx context.Context, wanted []inbox.Position, do func(met)) error {
 	at := slices.Clone(wanted)
 	u.s.eachBehind(u.txn, u.incarnation, wanted, func(_, p inbox.Position) { at = append(at, p) })
+	for _, e := range u.memory {
+		if _, ok := slices.BinarySearch(wanted, e.Envelope.ID.Sequence); ok {
+			at = append(at, e.Position)
+		}
+	}
 	slices.Sort(at)
 	var places inbox.Spans
 	for _, p := range slices.Compact(at) {

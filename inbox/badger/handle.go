@@ -43,13 +43,14 @@ type handle struct {
 	resumedAcked    bool   // something was acknowledged by itself
 	again           *again // what is to be unread again; nil for nothing
 
-	received map[uint16]bool             // QoS 2 packet ids recorded; owned by the committer
-	given    map[inbox.Position]struct{} // see Give; owned by the committer
-	attached bool                        // it has had a stream; owned by the committer
-	handed   inbox.Position              // of the last entry that it is to be handed; owned by the committer
-	saved    inbox.State                 // of a session in memory; owned by the committer
-	back     goBack                      // owned by the committer
-	gathered int                         // owned by the fan-out
+	received map[uint16]bool                   // QoS 2 packet ids recorded; owned by the committer
+	given    map[inbox.Position]struct{}       // see Give; owned by the committer
+	brought  map[inbox.Position]inbox.Position // messages of history, of a session in memory, by their places; owned by the committer
+	attached bool                              // it has had a stream; owned by the committer
+	handed   inbox.Position                    // of the last entry that it is to be handed; owned by the committer
+	saved    inbox.State                       // of a session in memory; owned by the committer
+	back     goBack                            // owned by the committer
+	gathered int                               // owned by the fan-out
 
 	dirty  atomic.Bool   // a lazy save is queued
 	wake   chan struct{} // holds one; a hint that the fields below changed

@@ -23,6 +23,7 @@ import (
 // Bounds of what a SUBSCRIBE brings.
 const (
 	mostLast      = 1000
+	mostLastInAll = 5000       // by all its subscriptions
 	mostLastPages = 20         // of history that are looked through, if they are short
 	mostLastBytes = readyBytes // for who has it from memory: at QoS 0, or for a session that ends with its link
 )
@@ -89,6 +90,8 @@ type lookout struct {
 	outlook outlook         // where the inbox was then
 	inHand  []inbox.Position
 	unread  map[inbox.Position]bool // messages that were unread since
+	short   int                     // pages that were looked through
+	bytes   int                     // of what was found that is handed over from memory
 	numbers []inbox.Member          // of the subscriptions among those that are looked out for
 }
 
@@ -112,17 +115,18 @@ func (h *handle) wantsLast(subs []inbox.Subscription) *lookout {
 		return nil
 	}
 	l := &lookout{h: h, all: make([]*lastMessages, len(subs)), since: make([]*lastMessages, len(subs))}
-	wanted := false
+	left := mostLastInAll
 	for i, sub := range subs {
-		if _, _, shared := inbox.Shared(sub.Filter); shared || sub.Last <= 0 {
+		most := min(sub.Last, mostLast, left)
+		if _, _, shared := inbox.Shared(sub.Filter); shared || most <= 0 {
 			continue
 		}
-		wanted = true
-		last := lastMessages{sub: sub, most: min(sub.Last, mostLast), memory: sub.QoS == 0 || !h.stored}
+		left -= most
+		last := lastMessages{sub: sub, most: most, memory: sub.QoS == 0 || !h.stored}
 		since := last
 		l.all[i], l.since[i] = &last, &since
 	}
-	if !wanted {
+	if left == mostLastInAll {
 		return nil
 	}
 	return l
@@ -217,13 +221,25 @@ func (l *lookout) giveUp() {
 
 // inHand returns the messages that are on their way to a receiver and may be nowhere
 // but in memory: what was returned last, and what was before and is not acknowledged.
+// Runs on the committer.
 func (h *handle) inHand() []inbox.Position {
 	h.mu.Lock()
 	all := slices.Clone(h.returnedLast)
 	h.mu.Unlock()
-	if h.state != nil {
-		for _, d := range h.state().Open {
-			all = append(all, d.Position)
+	if h.state == nil {
+		return all
+	}
+	state := h.state()
+	open := openSpans(state.Open)
+	for _, d := range state.Open {
+		all = append(all, d.Position)
+	}
+	for p, id := range h.brought {
+		switch {
+		case open.Contains(p):
+			all = append(all, id)
+		case p <= state.Sent:
+			delete(h.brought, p)
 		}
 	}
 	return all
@@ -265,8 +281,8 @@ func (l *lookout) lookBackFor(ctx context.Context, last *lastMessages) error {
 		Before: inbox.Bound{Position: l.outlook.upTo + 1}, MaxBytes: pageBytes,
 	}
 	var newest []lastMessage
-	bytes := 0
-	for short := 0; short < mostLastPages; {
+	full := false
+	for {
 		q.Max = last.most - len(newest)
 		page, err := l.h.s.History(ctx, q)
 		if err != nil {
@@ -274,17 +290,21 @@ func (l *lookout) lookBackFor(ctx context.Context, last *lastMessages) error {
 		}
 		for _, e := range page.Entries {
 			m, ok := last.makeLast(e.Envelope, l.h.receiver)
-			if bytes += m.size(); ok && (bytes <= mostLastBytes || len(newest) == 0) {
+			if full = ok && l.bytes > 0 && l.bytes+m.size() > mostLastBytes; full {
+				break
+			}
+			if ok {
 				newest = append(newest, m)
+				l.bytes += m.size()
 			}
 			q.Before.Position = e.Position
 		}
-		if len(newest) >= last.most || bytes > mostLastBytes || !page.More {
-			break
-		}
 		if page.Next != 0 {
 			q.Before.Position = page.Next
-			short++
+			l.short++
+		}
+		if len(newest) >= last.most || full || !page.More || l.short >= mostLastPages {
+			break
 		}
 	}
 	slices.Reverse(newest)
@@ -355,7 +375,9 @@ func (g *commitGroup) bring(h *handle, sub inbox.Subscription, m lastMessage, re
 		return true, nil
 	}
 	if !h.stored && h.reserve(m.size()) {
-		g.handOver(h, inbox.Entry{Position: g.nextSequence(), Envelope: m.envelope, Grant: grant}, true)
+		p := g.nextSequence()
+		h.brought[p] = m.id
+		g.handOver(h, inbox.Entry{Position: p, Envelope: m.envelope, Grant: grant}, true)
 		return true, nil
 	}
 	ok, err := g.refer(m.id)

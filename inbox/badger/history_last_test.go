@@ -146,6 +146,39 @@ func TestLastWhileInHand(t *testing.T) {
 	if got, want := a.next(t, 3), []string{"ready", "other", "end"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	// Nor what a subscription has brought, and is on its way; what is finished is.
+	tell(t, s, "v", false, "first", "second")
+	if _, err := in.Subscribe(t.Context(), inbox.Subscription{Filter: "v/#", QoS: 1, Last: 2}); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, s, "w", false, "end")
+	if got, want := a.next(t, 3), []string{"first", "second", "end"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	closeArchive(t, s)
+
+	s = openArchive(t, t.TempDir())
+	tell(t, s, "t", false, "1", "2")
+	a = &actor{window: inbox.NewWindow(100, inbox.State{})}
+	if in, _, err = s.Open(t.Context(), "c", inbox.OpenOptions{State: a.state}); err != nil {
+		t.Fatal(err)
+	}
+	a.Inbox = in
+	sub := inbox.Subscription{Filter: "#", QoS: 1, Last: 10}
+	for range 2 {
+		if _, err := in.Subscribe(t.Context(), sub); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.finish(t, 1)
+	a.next(t, 1)
+	if _, err := in.Subscribe(t.Context(), sub); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, s, "w", false, "end")
+	if got, want := a.next(t, 2), []string{"1", "end"}; !slices.Equal(got, want) {
+		t.Errorf("when one is finished, got %q, want %q", got, want)
+	}
 	closeArchive(t, s)
 }
 
@@ -292,6 +325,21 @@ func TestLastIsBounded(t *testing.T) {
 	if got := c.next(t, 1); got[0] != "the next" {
 		t.Errorf("%d bytes more", len(got[0]))
 	}
+	many := enter(t, s, "many", nil)
+	var subs []inbox.Subscription
+	for _, filter := range []string{"t", "+", "#", "t/#", "+/#", "a", "b"} {
+		subs = append(subs, inbox.Subscription{Filter: filter, QoS: 1, Last: 1000})
+	}
+	if l := many.Inbox.(*handle).wantsLast(subs); l.all[4] == nil || l.all[5] != nil || l.all[4].most != mostLast {
+		t.Error("the filters of one SUBSCRIBE have no bound in all")
+	}
+	if _, err := many.Subscribe(t.Context(), subs...); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, s, "t", false, "the next")
+	if got := many.next(t, mostLast+1); got[mostLast] != "the next" { // what one has brought another does not
+		t.Errorf("%d bytes more", len(got[mostLast]))
+	}
 	var live []string
 	in, _, err := s.Open(t.Context(), "live", inbox.OpenOptions{Expiry: inbox.ExpiryNever, Live: func(e inbox.Entry) { live = append(live, e.Envelope.ContentType) }})
 	if err != nil {
@@ -301,8 +349,8 @@ func TestLastIsBounded(t *testing.T) {
 	if _, err := in.Subscribe(t.Context(), sub); err != nil {
 		t.Fatal(err)
 	}
-	if len(live) < 90 || len(live) > 102 || live[len(live)-1] != "" || live[len(live)-2] != fmt.Sprint(n-1) {
-		t.Errorf("%d messages come at QoS 0, the last two %q", len(live), live[len(live)-2:])
+	if len(live) < 90 || len(live) > 102 || live[len(live)-1] != "" || live[len(live)-3] != fmt.Sprint(n-1) {
+		t.Errorf("%d messages come at QoS 0, the last three %q", len(live), live[len(live)-3:])
 	}
 	closeArchive(t, s)
 }

@@ -21,6 +21,10 @@ const examinedAtOnce = 10_000
 // match a filter: where many match, a page is there by then.
 const examinedFirst = 500
 
+// indexPatience is how long a request waits for an index that is new, or far behind: then
+// it is answered without, perhaps by short pages.
+const indexPatience = time.Second
+
 // History implements [inbox.Archive]. In one topic, of one sender, or with a filter that few
 // topics match, a page costs what reading it costs, wherever it is: a few µs for
 // each message and each topic, and up to 1 ms for what came in lately. Otherwise it
@@ -50,7 +54,9 @@ func (s *Store) indexedHistory(ctx context.Context, q inbox.Query) (inbox.Page, 
 	page, _, err := s.history(ctx, q, true, examinedAtOnce)
 	var behind behindError
 	if errors.As(err, &behind) {
-		if err = s.indexer.await(ctx, incarnation(behind)); err == nil {
+		wait, cancel := context.WithTimeout(ctx, indexPatience)
+		defer cancel()
+		if s.indexer.await(wait, incarnation(behind)) == nil {
 			page, _, err = s.history(ctx, q, true, examinedAtOnce)
 		}
 	}

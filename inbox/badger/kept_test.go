@@ -31,5 +31,5 @@ func TestContractKeptIndexed(t *testing.T) {
 			t.Fatalf("open: %v", err)
 		}
 		return verified{s, t, dir}
-	}, "pull", "acknowledge", "summary", "random")
+	}, "pull", "acknowledge", "summary", "history", "delete", "last", "random")
 }

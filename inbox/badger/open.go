@@ -91,7 +91,7 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored(),
 		mode: sess.mode(), state: o.State, live: o.Live, isResumed: resumed,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
-		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{}, given: map[inbox.Position]struct{}{},
+		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{}, given: map[inbox.Position]struct{}{}, brought: map[inbox.Position]inbox.Position{},
 	}
 	if !resumed {
 		h.position = s.sequence
