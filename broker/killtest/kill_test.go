@@ -49,7 +49,7 @@ func storings() []storing {
 	case *from != 0:
 		return []storing{{fmt.Sprintf("group-from %d", *from), []string{fmt.Sprintf("--group-stream-from=%d", *from)}}}
 	}
-	return []storing{{name: "references"}, {"streams and history", []string{"--group-pull=#", "--history=#"}}}
+	return []storing{{name: "references"}, {"streams", []string{"--group-pull=#"}}}
 }
 
 func TestKillLosesNothing(t *testing.T) {
