@@ -225,6 +225,9 @@ func (l *library) read(m *readerModel) {
 	if lasts == 0 {
 		return
 	}
+	if len(m.client.current().Open) == 0 && slices.ContainsFunc(m.items, func(i *item) bool { return i.waits }) {
+		l.save(m) // an engine that is to go back may
+	}
 	want := 1 + l.random.IntN(lasts)
 	l.note("%s reads %d", m.receiver, want)
 	for n := 0; n < want; {
