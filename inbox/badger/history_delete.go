@@ -35,7 +35,8 @@ func (s *Store) Delete(ctx context.Context, id inbox.MessageID, by string) error
 const eraseAtOnce = 200
 
 // Erase implements [inbox.Archive]. What the sender publishes meanwhile may stay. Cost:
-// that of reading all that the sender has in history, and a commit for each 200 messages.
+// that of reading all that the sender has in history, and a commit for each 200 messages;
+// a look at each inbox that has an index, and making those anew that have the name.
 func (s *Store) Erase(ctx context.Context, sender string) (n int, err error) {
 	if sender == "" {
 		return 0, nil // nobody is called so
@@ -66,6 +67,9 @@ func (s *Store) Erase(ctx context.Context, sender string) (n int, err error) {
 		if err := s.indexer.forget(ctx, h.incarnation, forgotten{sender, upTo}); err != nil {
 			return n, fmt.Errorf("erase the name: %w", err)
 		}
+	}
+	if err := s.forgetInInboxes(ctx, sender); err != nil {
+		return n, fmt.Errorf("erase the name: %w", err)
 	}
 	return n, nil
 }

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
@@ -103,4 +104,61 @@ func (a *arrivals) without(all []forgotten) (*arrivals, bool) {
 		rest.add(p, names[0], names[1], 0)
 	}
 	return rest, changed
+}
+
+// forgetInInboxes has those indexes of inboxes and streams be made anew that have the
+// name of a sender, and returns when that is done. Messages that were erased are not
+// in there any more.
+func (s *Store) forgetInInboxes(ctx context.Context, sender string) error {
+	all, err := run(ctx, s, "list indexes", func(*commitGroup) (all []incarnation, err error) {
+		for inc := range s.indexes {
+			if !s.histories.has(inc) {
+				all = append(all, inc)
+			}
+		}
+		return all, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, inc := range all {
+		named, err := s.indexNames(inc, sender)
+		if err == nil && named {
+			s.indexer.hint(indexWork{remake: true}, inc)
+			err = s.indexer.await(ctx, inc)
+		}
+		if err != nil && !errors.Is(err, inbox.ErrNoSession) { // it may have ended
+			return err
+		}
+	}
+	return nil
+}
+
+// indexNames reports whether the index of an inbox has the name of a sender, or may have.
+func (s *Store) indexNames(inc incarnation, sender string) (named bool, err error) {
+	err = s.view(func(txn *badger.Txn) error {
+		hash := hashName(sender)
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: listID{listPair, hash.and(nameHash{})}.key(inc, 0)[:listKeyLength-16]})
+		it.Rewind()
+		named = it.Valid()
+		it.Close()
+		if named {
+			return nil
+		}
+		x, ok, err := readIndexed(txn, inc)
+		if err != nil || !ok {
+			return err
+		}
+		return eachArrivals(txn, inc, x.sorted, func(_, value []byte) error {
+			a, err := parseArrivals(value)
+			if err == nil && slices.ContainsFunc(a.names, func(names [2]string) bool { return names[0] == sender }) {
+				named, err = true, errStop
+			}
+			return err
+		})
+	})
+	if errors.Is(err, inbox.ErrDamaged) {
+		return true, nil // and is to be made anew in any case
+	}
+	return named, err
 }

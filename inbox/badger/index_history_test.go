@@ -20,7 +20,7 @@ func openSorting(t *testing.T, dir string, from int) *Store {
 	t.Helper()
 	s, err := Open(Options{
 		Dir: dir, Reserve: -1, Retention: -1, Log: slog.New(slog.DiscardHandler), sweepEvery: time.Hour,
-		History: []inbox.Kept{{Filter: "#"}}, sizes: indexSizes{few: 1, tell: 5, sort: from},
+		History: []inbox.Kept{{Filter: "#"}}, sizes: indexSizes{few: 1, tell: 5, sort: from}, Pull: []string{"to/+/s"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,9 +91,19 @@ func TestErasedNameIsNowhere(t *testing.T) {
 		dir := t.TempDir()
 		s := openSorting(t, dir, sortFrom)
 		inc := s.histories.all[0].incarnation
+		enter(t, s, "reader", nil, sub("to/#", 1), sub("to/+/s", 1))
 		tellOf(t, s, 100, "someone", "another")
-		if err := s.indexer.await(t.Context(), inc); err != nil {
-			t.Fatal(err)
+		unread := func(want int64) {
+			t.Helper()
+			if sum, err := s.Summarize(t.Context(), "reader", inbox.SummaryQuery{Max: 10}); err != nil || sum.Total.Messages != want {
+				t.Fatalf("%d messages are unread, %v, want %d", sum.Total.Messages, err, want)
+			}
+		}
+		unread(100)
+		for inc := range s.indexes { // that of the history, and those of inbox and stream; nobody changes them now
+			if err := s.indexer.await(t.Context(), inc); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if n := len(s.saying(t, "someone")); n < 50+1 {
 			t.Fatalf("%d records have the name: the test would test nothing", n)
@@ -104,6 +114,7 @@ func TestErasedNameIsNowhere(t *testing.T) {
 		if keys := s.saying(t, "someone"); len(keys) > 0 {
 			t.Errorf("sorted from %d on: the name stands in %v", sortFrom, keys)
 		}
+		unread(50)
 		tellOf(t, s, 30, "someone", "another")
 		if err := s.indexer.await(t.Context(), inc); err != nil {
 			t.Fatal(err)

@@ -107,7 +107,7 @@ func (g *commitGroup) noteIndexed(inc incarnation, entries int) {
 }
 
 // makeIndex has an inbox or stream be indexed from now on, by lists of these kinds.
-// What it has is indexed in the background; see Store.viewLists. If it has such an
+// What it has is indexed in the background; see Store.openLists. If it has such an
 // index, this changes nothing. It must be one of a session that outlives its link.
 func (g *commitGroup) makeIndex(m inbox.Member, kinds listKinds) {
 	sess := g.s.sessions.at(m)

@@ -2,7 +2,6 @@ package badger
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"iter"
 	"strings"
@@ -29,52 +28,15 @@ type behindError incarnation
 
 func (behindError) Error() string { return "inbox is not indexed far enough" }
 
-// viewLists calls read with what is indexed of some inboxes and streams, in one
-// transaction. It has everything up to a position, and perhaps something behind that,
-// which does not count. If one of them is not indexed far enough, as when its index
-// has just been asked for, this waits for the indexer, about 1 s for a million
-// entries. Cost otherwise: a few µs for each, 50 ns for each entry that is not sorted
-// into lists yet, of which there are a few thousand, and about 0.3 µs for each behind
-// those, of which there are some hundred.
+// openLists returns what is indexed of an inbox or stream, and reads what came in since,
+// up to a position. It is not to be asked for anything behind that, of which it may
+// have some, nor at the position after or in front of it. Cost: a few µs; 50 ns for each
+// entry that is not sorted into lists yet, of which there are a few thousand; and 0.3 µs
+// for each behind those, of which there are some hundred.
 //
-// Errors: errNotIndexed if one has no index; see makeIndex. ErrDamaged if a record
-// cannot be read: then the index is made anew. The context's, ErrClosed, and read's.
-func (s *Store) viewLists(ctx context.Context, of []incarnation, read func(txn *badger.Txn, all []*lists, upTo inbox.Position) error) error {
-	for {
-		upTo := inbox.Position(s.visible.Load())
-		err := s.view(func(txn *badger.Txn) error {
-			all := make([]*lists, 0, len(of))
-			defer func() {
-				for _, l := range all {
-					l.close()
-				}
-			}()
-			for _, inc := range of {
-				l, err := s.openLists(txn, inc, 0, upTo)
-				if err != nil {
-					return err
-				}
-				all = append(all, l)
-			}
-			err := read(txn, all, upTo)
-			for _, l := range all {
-				err = errors.Join(err, l.err)
-			}
-			return err
-		})
-		var behind behindError
-		if !errors.As(err, &behind) {
-			return err
-		}
-		if err := s.indexer.await(ctx, incarnation(behind)); err != nil {
-			return err
-		}
-	}
-}
-
-// openLists returns what is indexed of an inbox, and reads what came in since, up to
-// a position. It is not to be asked for anything behind that, nor at the position after
-// or in front of it.
+// Errors: errNotIndexed if there is no index, see makeIndex. A behindError if it is
+// not far enough, as when it has just been asked for: wait for it with indexer.await, about 2 s
+// for a million entries. ErrDamaged: then it is made anew.
 func (s *Store) openLists(txn *badger.Txn, inc incarnation, after, upTo inbox.Position) (*lists, error) {
 	x, ok, err := readIndexed(txn, inc)
 	switch {

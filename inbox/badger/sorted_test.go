@@ -48,6 +48,7 @@ func TestSortedAnswersAreThoseOfReading(t *testing.T) {
 	for _, r := range sortedReaders {
 		x.connect(r)
 	}
+	x.publish(200)
 	for range 60 {
 		x.step()
 		x.compare(sortedReaders[x.r.IntN(len(sortedReaders))])
@@ -56,7 +57,7 @@ func TestSortedAnswersAreThoseOfReading(t *testing.T) {
 	for _, r := range sortedReaders {
 		x.compare(r)
 	}
-	if x.asked < 10 {
+	if x.asked < 5 {
 		t.Errorf("only %d answers had something in them", x.asked)
 	}
 	if err := x.s.Close(); err != nil {

@@ -35,7 +35,7 @@ var errUnsorted = errors.New("index does not tell")
 
 // sort opens the indexes of an inbox and of those streams that have something unread.
 // Errors: notIndexedError, behindError, errUnsorted. Cost: about 50 µs for each, and for
-// what is not sorted yet; see viewLists.
+// what is not sorted yet; see openLists.
 func (u *unread) sort() (*sorted, error) {
 	if u.inMemory {
 		return nil, errUnsorted

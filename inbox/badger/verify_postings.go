@@ -13,6 +13,9 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
+// quiet reads what is in a store and says nothing of damage, which was found before.
+var quiet = &Store{log: slog.New(slog.DiscardHandler)}
+
 // verifiedIndex is the index of one inbox, whose records are being read.
 type verifiedIndex struct {
 	incarnation incarnation
@@ -22,6 +25,7 @@ type verifiedIndex struct {
 	inbox  inboxRead
 	until  deadline
 	gone   []inbox.Position // messages that were deleted, ascending
+	first  inbox.Position   // in front of this the inbox has nothing any more, whether that is noted or not
 
 	lists   map[listID]*verifiedList
 	arrived inbox.Position // of what is not in the lists yet, the last so far
@@ -111,6 +115,11 @@ func (v *verifier) verifiedIndex(inc incarnation, o *owner) *verifiedIndex {
 		x.inbox.progress, _ = readProgress(v.txn, inc) // it was read before
 	}
 	x.gone = v.deleted
+	if first, ok := quiet.firstEntry(v.txn, inc, 0); ok {
+		x.first = first
+	} else {
+		x.first = endless
+	}
 	x.until = deadline{now: v.now.UnixMilli(), old: math.MinInt64}
 	if v.retention >= 0 && (o == nil || !o.history) {
 		x.until.old = v.now.Add(-v.retention).UnixMilli()
@@ -222,7 +231,7 @@ func (x *verifiedIndex) counts(p *posting) bool {
 	if _, deleted := slices.BinarySearch(x.gone, p.id); deleted {
 		return false
 	}
-	return !x.inbox.finished(p.position) && !x.until.isOver(p)
+	return p.position >= x.first && !x.inbox.finished(p.position) && !x.until.isOver(p)
 }
 
 var digestSeed = maphash.MakeSeed()
@@ -261,8 +270,7 @@ func (v *verifier) compareIndex(x *verifiedIndex) {
 
 // count notes what the inbox itself has.
 func (v *verifier) count(x *verifiedIndex) {
-	s := &Store{log: slog.New(slog.DiscardHandler)} // what is damaged was found before
-	s.gather(v.txn, x.incarnation, x.owner.swept, endless-1, func(p posting, sender, topic string, _ uint64) bool {
+	quiet.gather(v.txn, x.incarnation, x.owner.swept, endless-1, func(p posting, sender, topic string, _ uint64) bool {
 		if !x.counts(&p) {
 			return true
 		}
