@@ -33,6 +33,9 @@ func (a *api) identify(r *http.Request) (Client, error) {
 	if err := hooks.CheckText("client id", c.ID); err != nil {
 		return c, badRequest("%v", err) // which no client has, but the broker may have itself
 	}
+	if len(r.Header.Values("Authorization")) > 1 {
+		return c, unauthenticated // whoever is in front may have looked at another one
+	}
 	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	admitted := false
 	switch {

@@ -73,6 +73,13 @@ func TestHTTPAuthentication(t *testing.T) {
 		{"a client that has no session", users{}, "/v1/inboxes/alice-desk/messages", as("alice", "word"), 404},
 		{"no client, no user", users{}, "/v1/history", func(*http.Request) {}, 401},
 		{"a user name that no client can have", users{}, path, as("al\x00ice", "word"), 401},
+		{"two, of which the first is right", users{}, path, func(r *http.Request) {
+			as("alice", "word")(r)
+			r.Header.Add("Authorization", "Basic Ym9iOndvcmQ=")
+		}, 401},
+		{"two, of which the second is right", tokens{}, path, func(r *http.Request) {
+			r.Header["Authorization"] = []string{"Bearer x", "Bearer token of alice"}
+		}, 401},
 		{"half a header", users{}, path, header("Authorization", "Basic"), 401},
 		{"no base64", users{}, path, header("Authorization", "Basic ???"), 401},
 		{"another scheme", users{}, path, header("Authorization", "Digest username=alice"), 401},

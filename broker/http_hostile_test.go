@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
 )
@@ -69,6 +70,14 @@ func TestHTTPRefuses(t *testing.T) {
 		{"not UTF-8", "GET", "/v1/history?topic=%FF", nil, 400, pull.CodeBadRequest},
 		{"broken escape", "GET", "/v1/history?topic=%2", nil, 400, pull.CodeBadRequest},
 		{"semicolon", "GET", "/v1/history?limit=1;topic=a", nil, 400, pull.CodeBadRequest},
+		{"no UTF-8 in a body", "POST", "/v1/inboxes/alice/acknowledge", "{\"sender\":\"\xff\"}", 400, pull.CodeBadRequest},
+		{"the way out of a path", "GET", "/v1/inboxes/..%2F..%2Fv1/history", nil, 404, codeNotFound},
+		{"other letters", "GET", "/V1/Inboxes/alice/summary", nil, 404, codeNotFound},
+		{"another inbox's name", "GET", "/v1/inboxes/Alice/summary", nil, 404, pull.CodeNoSession},
+		{"a name and more", "GET", "/v1/inboxes/alice%2Fsummary", nil, 404, codeNotFound},
+		{"PUT where there is POST", "PUT", "/v1/inboxes/alice/acknowledge", `{"all":true}`, 405, codeMethod},
+		{"CONNECT", "CONNECT", "/v1/history", nil, 405, codeMethod},
+		{"TRACE", "TRACE", "/v1/inboxes/alice/summary", nil, 405, codeMethod},
 		{"no filter", "GET", "/v1/history?topic=a%23", nil, 400, pull.CodeBadRequest},
 		{"no order", "GET", "/v1/history?order=best", nil, 400, pull.CodeBadRequest},
 		{"no place", "GET", "/v1/history?after=there", nil, 400, pull.CodeBadRequest},
@@ -97,8 +106,61 @@ func TestHTTPRefuses(t *testing.T) {
 			}
 		})
 	}
+	for _, limit := range []string{"0", "-1", "-9223372036854775808", "-99999999999999999999999", "1000", "9223372036854775807", "99999999999999999999999"} {
+		want[pull.MessagesAnswer](f, "GET", "/v1/history?limit="+limit+"&max_bytes="+limit, nil)
+	}
 	if got := f.ask("HEAD", "/v1/history", nil); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "DELETE, GET" {
 		t.Errorf("HEAD: status %d, Allow %q", got.status, got.header.Get("Allow"))
+	}
+}
+
+// What no library sends: it is refused, or the connection ends, and nothing is done.
+func TestHTTPRawRequests(t *testing.T) {
+	f := serveHTTP(t, httpOptions())
+	f.receiver("alice", "chat/#")
+	f.publish("chat/a", "1")
+	const all = `{"all":true}`
+	acknowledge := func(version, header, body string) string {
+		return "POST /v1/inboxes/alice/acknowledge HTTP/" + version + "\r\nConnection: close\r\n" + header + "\r\n\r\n" + body
+	}
+	for name, request := range map[string]string{
+		"no host":                    acknowledge("1.0", "Content-Length: 12", all),
+		"no host, and a newer HTTP":  acknowledge("1.1", "Content-Length: 12", all),
+		"two hosts":                  acknowledge("1.1", "Host: 127.0.0.1\r\nHost: 127.0.0.1\r\nContent-Length: 12", all),
+		"a host with a user":         acknowledge("1.1", "Host: 127.0.0.1@evil.example\r\nContent-Length: 12", all),
+		"another host in the line":   strings.Replace(acknowledge("1.1", "Host: 127.0.0.1\r\nContent-Length: 12", all), "/v1", "http://evil.example/v1", 1),
+		"two lengths":                acknowledge("1.1", "Host: 127.0.0.1\r\nContent-Length: 12\r\nContent-Length: 2", all),
+		"a length below 0":           acknowledge("1.1", "Host: 127.0.0.1\r\nContent-Length: -1", all),
+		"too short":                  acknowledge("1.1", "Host: 127.0.0.1\r\nContent-Length: 6", all),
+		"a coding that is unknown":   acknowledge("1.1", "Host: 127.0.0.1\r\nTransfer-Encoding: gzip", all),
+		"a chunk of no length":       acknowledge("1.1", "Host: 127.0.0.1\r\nTransfer-Encoding: chunked", "x\r\n"+all),
+		"a chunk that is too long":   acknowledge("1.1", "Host: 127.0.0.1\r\nTransfer-Encoding: chunked", "ffffffffffffffffff\r\n"+all),
+		"a chunk with more than all": acknowledge("1.1", "Host: 127.0.0.1\r\nTransfer-Encoding: chunked", "1\r\n"+all+"\r\n0\r\n\r\n"),
+		"chunks with too much":       acknowledge("1.1", "Host: 127.0.0.1\r\nTransfer-Encoding: chunked", strings.Repeat("4000\r\n"+strings.Repeat(" ", 0x4000)+"\r\n", 5)+"c\r\n"+all+"\r\n0\r\n\r\n"),
+		"a packet of MQTT":           "\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00",
+		"another protocol":           "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	} {
+		conn, err := dialHTTP(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(mqtttest.Deadline)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Logf("%s: %v", name, err) // it may have been cut off by then
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.CloseWrite()
+		}
+		answer, err := io.ReadAll(conn)
+		if errors.Is(err, os.ErrDeadlineExceeded) || strings.HasPrefix(string(answer), "HTTP/1.1 2") || strings.HasPrefix(string(answer), "HTTP/1.0 2") {
+			t.Errorf("%s: %v, %.200q", name, err, answer)
+		}
+		conn.Close()
+	}
+	if n := want[pull.SummaryAnswer](f, "GET", "/v1/inboxes/alice/summary", nil).Messages; n != 1 {
+		t.Errorf("%d are unread, want 1", n)
 	}
 }
 
@@ -146,7 +208,7 @@ func TestHTTPKeepsNoSilentConnection(t *testing.T) {
 		if _, err := io.WriteString(conn, beginning); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(mqtttest.Deadline)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -156,8 +218,9 @@ func TestHTTPKeepsNoSilentConnection(t *testing.T) {
 }
 
 func TestHTTPStopCutsOffTheSilent(t *testing.T) {
+	t.Parallel()
 	o := httpOptions()
-	o.StopTimeout = time.Second // half of which is for what has begun
+	o.StopTimeout = 4 * time.Second // half of which is for what has begun
 	f := serveHTTP(t, o)
 	silent, err := dialHTTP(f)
 	if err != nil {
@@ -224,8 +287,9 @@ func TestHTTPRequestsAreBounded(t *testing.T) {
 
 // Those who send slowly hold up nobody, however many they are.
 func TestHTTPSlowBodiesHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	o := httpOptions()
-	o.StopTimeout = 200 * time.Millisecond // half of which is for what has begun
+	o.StopTimeout = 4 * time.Second // half of which is for what has begun
 	f := serveHTTP(t, o)
 	for range httpRequests + 1 {
 		conn, err := dialHTTP(f)

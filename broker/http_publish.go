@@ -80,6 +80,9 @@ func (a *api) publish(w http.ResponseWriter, r *http.Request, c Client) (reply, 
 
 // readMessage makes an envelope of a request. What MQTT asks of it is not checked.
 func readMessage(body []byte, c Client, now time.Time) (*inbox.Envelope, error) {
+	if !pull.ValidText(body) {
+		return nil, badRequest("the message is not UTF-8, or has half of a surrogate pair; bytes go into payload_base64")
+	}
 	var p PublishRequest
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()

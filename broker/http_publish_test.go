@@ -116,6 +116,11 @@ func TestHTTPPublishRefuses(t *testing.T) {
 		{"topic of the server", `{"topic":"$SYS/a"}`, 400, "$"},
 		{"control character", `{"topic":"a\u0000"}`, 400, "topic"},
 		{"two payloads", `{"topic":"a","payload":"a","payload_base64":"YQ=="}`, 400, "payload_base64"},
+		{"text that is no UTF-8", "{\"topic\":\"chat/a\",\"payload\":\"\xff\"}", 400, "UTF-8"},
+		{"half of a pair", `{"topic":"chat/a","payload":"\ud800"}`, 400, "UTF-8"},
+		{"the other half", `{"topic":"chat/a","payload":"a\udc00\ud800"}`, 400, "UTF-8"},
+		{"half of a pair in a name", `{"topic":"chat/\uD83D"}`, 400, "UTF-8"},
+		{"half of a pair in a property", `{"topic":"chat/a","properties":[["a","\ud83d\u0020"]]}`, 400, "UTF-8"},
 		{"no base64", `{"topic":"a","payload_base64":"?"}`, 400, "base64"},
 		{"QoS 3", `{"topic":"a","qos":3}`, 400, "qos"},
 		{"QoS 256", `{"topic":"a","qos":256}`, 400, "qos"},
@@ -134,6 +139,8 @@ func TestHTTPPublishRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			f := *f
+			f.t = t
 			got := f.ask("POST", "/v1/messages", test.body)
 			if got.status != test.status || !strings.Contains(string(got.body), test.says) {
 				t.Errorf("status %d, want %d and %q: %s", got.status, test.status, test.says, got.body)

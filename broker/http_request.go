@@ -38,7 +38,17 @@ func inQuery(operation string) func(*api, http.ResponseWriter, *http.Request, Cl
 		if err != nil {
 			return reply{}, err
 		}
-		return a.ask(r, c, operation, request)
+		return a.ask(r, c, operation, request.form, request.body)
+	}
+}
+
+// inPath carries out an operation whose request has no fields.
+func inPath(operation string) func(*api, http.ResponseWriter, *http.Request, Client) (reply, error) {
+	return func(a *api, _ http.ResponseWriter, r *http.Request, c Client) (reply, error) {
+		if err := noQuery(r); err != nil {
+			return reply{}, err
+		}
+		return a.ask(r, c, operation, formOf(r), nil)
 	}
 }
 
@@ -66,8 +76,8 @@ func queryOf(r *http.Request) (map[string]any, error) {
 func valueOf(name, text string) any {
 	switch name {
 	case "limit", "max_bytes":
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+			return n // or the nearest there is
 		}
 	case "ack":
 		if text == "true" || text == "false" {
@@ -87,7 +97,7 @@ func inBody(operation string) func(*api, http.ResponseWriter, *http.Request, Cli
 		if err != nil {
 			return reply{}, err
 		}
-		return a.ask(r, c, operation, reply{form: r.Header.Get("Content-Type"), body: body})
+		return a.ask(r, c, operation, r.Header.Get("Content-Type"), body)
 	}
 }
 
@@ -99,7 +109,7 @@ func noQuery(r *http.Request, but ...string) error {
 	}
 	for name := range fields {
 		if !slices.Contains(but, name) {
-			return badRequest("there is no parameter %.40q here; the request goes into the body", name)
+			return badRequest("there is no parameter %.40q here; what is to be done goes into the body", name)
 		}
 	}
 	return nil
@@ -117,8 +127,9 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	return body, nil
 }
 
-// ask has the service carry out an operation.
-func (a *api) ask(r *http.Request, c Client, operation string, request reply) (reply, error) {
+// ask has the service carry out an operation, whose request has a content type and a
+// body.
+func (a *api) ask(r *http.Request, c Client, operation, form string, body []byte) (reply, error) {
 	nobody := c.ID == "" && c.User == ""
 	if nobody && !a.local && (a.access != nil || operation == pull.OpDelete) {
 		return reply{}, badRequest("say who asks: send a user name, or a client id, as in ?client=phone")
@@ -128,6 +139,8 @@ func (a *api) ask(r *http.Request, c Client, operation string, request reply) (r
 		User:      c.User,
 		Operator:  a.local,
 		MaxAnswer: httpAnswer,
+
+		Acknowledged: func() { a.broker.hook.Acknowledged(c.ID, c.User) },
 	}
 	var answer reply
 	large := enter(a.large) // before it takes memory
@@ -141,7 +154,7 @@ func (a *api) ask(r *http.Request, c Client, operation string, request reply) (r
 	}
 	err := a.work(r, func(ctx context.Context) error {
 		var failed *pull.Error
-		answer.body, answer.form, failed = a.service.Try(ctx, asker, operation, request.body, request.form)
+		answer.body, answer.form, failed = a.service.Try(ctx, asker, operation, body, form)
 		if failed != nil {
 			return failed
 		}

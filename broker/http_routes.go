@@ -25,6 +25,7 @@ var routes = []route{
 	{"GET", "/v1/inboxes/{client}/summary", operation(inQuery(pull.OpSummary))},
 	{"GET", "/v1/inboxes/{client}/messages", operation(inQuery(pull.OpPull))},
 	{"POST", "/v1/inboxes/{client}/acknowledge", operation(inBody(pull.OpAck))},
+	{"GET", "/v1/inboxes/{client}/mode", operation(inPath(pull.OpMode))},
 	{"PUT", "/v1/inboxes/{client}/mode", operation(inBody(pull.OpMode))},
 	{"GET", "/v1/history", operation(inQuery(pull.OpHistory))},
 	{"DELETE", "/v1/history", operation(inQuery(pull.OpDelete))},

@@ -261,6 +261,9 @@ func TestHTTPSelectsAndBounds(t *testing.T) {
 		if got := payloads(want[pull.MessagesAnswer](f, "GET", "/v1/inboxes/alice/messages?order=desc", nil).Messages); !slices.Equal(got, []string{"2", "1"}) {
 			t.Errorf("after one sender was acknowledged: %v", got)
 		}
+		if n := want[pull.AckAnswer](f, "POST", "/v1/inboxes/alice/acknowledge", pull.AckRequest{Through: first}).Acknowledged; n != 1 {
+			t.Errorf("acknowledged through the first: %d", n)
+		}
 	})
 }
 
@@ -357,6 +360,12 @@ func TestHTTPMode(t *testing.T) {
 		if m := want[pull.ModeAnswer](f, "PUT", "/v1/inboxes/alice/mode", pull.ModeRequest{Mode: "pull"}).Mode; m != "pull" {
 			t.Errorf("mode: %q", m)
 		}
+		if m := want[pull.ModeAnswer](f, "GET", "/v1/inboxes/alice/mode", nil).Mode; m != "pull" {
+			t.Errorf("mode, asked: %q", m)
+		}
+		if got := f.ask("GET", "/v1/inboxes/alice/mode?mode=push", nil); got.status != http.StatusBadRequest {
+			t.Errorf("asking with a mode: status %d: %s", got.status, got.body)
+		}
 		f.publish("chat/alice", "waits")
 		alice := f.dial("alice")
 		f.publish("chat/alice", "live")
@@ -437,8 +446,9 @@ func TestHTTPStopAnswersWhatWasAsked(t *testing.T) {
 
 // A request that does not end is cut off, and the store closed after it.
 func TestHTTPStopIsBounded(t *testing.T) {
+	t.Parallel()
 	o := httpOptions()
-	o.StopTimeout = 200 * time.Millisecond
+	o.StopTimeout = 4 * time.Second
 	held := &heldStore{Store: o.Store, asked: make(chan struct{}), release: make(chan struct{})}
 	o.Store = held
 	f := serveHTTP(t, o)

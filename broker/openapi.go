@@ -24,7 +24,8 @@ const indexText = `mqtt-inbox
 
 GET    /v1/inboxes/{client}/summary      what is unread, by sender and by topic
 GET    /v1/inboxes/{client}/messages     a page of it; after=NEXT acknowledges the page before and asks for the next
-POST   /v1/inboxes/{client}/acknowledge  {"ids": [...]}, {"through": NEXT}, {"topic": FILTER}, {"sender": NAME} or {"all": true}
+POST   /v1/inboxes/{client}/acknowledge  {"ids": [...]}, {"through": NEXT or ID}, {"topic": FILTER}, {"sender": NAME} or {"all": true}
+GET    /v1/inboxes/{client}/mode         whether its backlog is pushed, or waits to be pulled
 PUT    /v1/inboxes/{client}/mode         {"mode": "pull"} or {"mode": "push"}
 GET    /v1/history                       kept messages, newest first; topic=FILTER
 DELETE /v1/history/{id}                  take away the content of a message of one's own

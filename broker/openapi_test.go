@@ -265,6 +265,7 @@ func TestOpenAPIDescribesTheAnswers(t *testing.T) {
 		{"POST", "/v1/inboxes/alice/acknowledge", `{"all":true}`, 200, "AckAnswer"},
 		{"GET", "/v1/inboxes/alice/summary", "", 200, "SummaryAnswer"},
 		{"PUT", "/v1/inboxes/alice/mode", `{"mode":"pull"}`, 200, "ModeAnswer"},
+		{"GET", "/v1/inboxes/alice/mode", "", 200, "ModeAnswer"},
 		{"POST", "/v1/messages", `{"topic":"chat/a","payload_base64":"/w=="}`, 200, "PublishAnswer"},
 		{"DELETE", "/v1/history/" + id, "", 200, "DeleteAnswer"},
 		{"GET", "/v1/history", "", 200, "MessagesAnswer"},

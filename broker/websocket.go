@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -44,8 +45,9 @@ func listenWebSocket(l net.Listener, origins []string, timeout time.Duration) *w
 	w.server = &http.Server{
 		// A connection that asks for something else, or for nothing more, is not
 		// kept. That of an upgraded one the hook looks after.
-		ReadTimeout: timeout,
-		IdleTimeout: timeout,
+		ReadTimeout:    timeout,
+		IdleTimeout:    timeout,
+		MaxHeaderBytes: httpHeaderBytes, // of whoever it is, before CONNECT
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			ws, err := upgrader.Upgrade(rw, r, nil)
 			if err != nil {
@@ -119,7 +121,7 @@ func (c *wsConn) Read(p []byte) (int, error) {
 		if c.message == nil {
 			kind, r, err := c.ws.NextReader()
 			if err != nil {
-				return 0, err
+				return 0, plain(err)
 			}
 			if kind != websocket.BinaryMessage { // [MQTT-6.0.0-1]
 				return 0, errNotBinary
@@ -132,9 +134,19 @@ func (c *wsConn) Read(p []byte) (int, error) {
 			err = nil
 		}
 		if n > 0 || err != nil || len(p) == 0 {
-			return n, err
+			return n, plain(err)
 		}
 	}
+}
+
+// plain returns the error of a read as other connections have it: the WebSocket layer
+// hides that it is that of a deadline. Unlike them it reads no more after one.
+func plain(err error) error {
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		return os.ErrDeadlineExceeded
+	}
+	return err
 }
 
 // Write sends one message. It is for one goroutine at a time, as the hook keeps

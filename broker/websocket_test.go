@@ -7,10 +7,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+
+	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 )
 
 // dialWebSocket returns both ends of a connection through a wsListener.
@@ -110,6 +114,21 @@ func TestWebSocketCloseEndsAccept(t *testing.T) {
 	}
 }
 
+// A client over WebSocket is told, too, that it was silent for too long.
+func TestWebSocketKeepAliveTimeoutIsTold(t *testing.T) {
+	o := quietOptions()
+	o.WebSocket = []string{"127.0.0.1:0"}
+	b, _ := serve(t, o)
+	ws, _, err := websocket.DefaultDialer.Dial("ws://"+b.Addresses()[1], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := mqtttest.Connect(t, &wsConn{Conn: ws.NetConn(), ws: ws}, mqtttest.Options{ClientID: "c", Version: 5, KeepAlive: 1})
+	if code := client.WaitDisconnect(); code != 0x8D {
+		t.Errorf("DISCONNECT %#x, want 0x8d", code)
+	}
+}
+
 // Whoever asks for something else than MQTT is answered, and then gone.
 func TestWebSocketKeepsNoOtherConnection(t *testing.T) {
 	l, err := listenTCP("127.0.0.1:0")
@@ -131,13 +150,34 @@ func TestWebSocketKeepsNoOtherConnection(t *testing.T) {
 		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(mqtttest.Deadline)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q: the connection is kept", request)
 		}
 	}
+}
+
+// A handshake takes no more memory than a request over HTTP.
+func TestWebSocketHandshakeIsBounded(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	l, err := listenTCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := listenWebSocket(l, nil, mqtttest.Deadline)
+	defer w.Close()
+	header := http.Header{"Cookie": {strings.Repeat("a", 2*httpHeaderBytes)}}
+	ws, response, err := websocket.DefaultDialer.Dial("ws://"+l.Addr().String(), header)
+	if err == nil {
+		ws.Close()
+	}
+	if response == nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("answered %+v, %v", response, err)
+	}
+	w.Close()
+	mqtttest.Eventually(t, func() bool { return goleak.Find(before) == nil }, "the server of the handshake is gone") // it waits for the client to have read
 }
 
 func TestOriginAllowed(t *testing.T) {

@@ -16,12 +16,13 @@ const aliasSize = 3
 
 // aliases are the topics that a client knows by a number, on this connection
 // alone: the first ones that it was sent, as many as it allows [MQTT-3.1.2-26].
-// An alias is given when the frame that tells it is appended, so no frame that is
-// dropped has told one.
+// An alias is given when the frame that tells it is appended, so no frame that finds
+// no room has told one.
 type aliases struct {
 	maximum   int // 0 for none
 	maxPacket int // of the client, 0 for no limit
 	known     map[string]uint16
+	untold    map[string]struct{} // those that are to be told anew
 }
 
 // of returns the alias of a topic in a frame of this size, or 0, and whether the
@@ -30,12 +31,18 @@ func (a *aliases) of(topic string, frame int) (alias uint16, known bool) {
 	if a.maximum == 0 || len(topic) <= aliasSize {
 		return 0, false
 	}
-	if alias, known = a.known[topic]; known {
+	alias, known = a.known[topic]
+	_, untold := a.untold[topic]
+	if known && !untold {
 		return alias, true
 	}
 	// The properties' length and the frame's may need one byte more each.
-	if len(a.known) >= a.maximum || a.maxPacket > 0 && frame+aliasSize+2 > a.maxPacket {
+	if !known && len(a.known) >= a.maximum || a.maxPacket > 0 && frame+aliasSize+2 > a.maxPacket {
 		return 0, false
+	}
+	if untold {
+		delete(a.untold, topic)
+		return alias, false
 	}
 	if a.known == nil {
 		a.known = map[string]uint16{}
@@ -43,6 +50,16 @@ func (a *aliases) of(topic string, frame int) (alias uint16, known bool) {
 	alias = uint16(len(a.known) + 1)
 	a.known[topic] = alias
 	return alias, false
+}
+
+// forget has some aliases told anew: the frames that would have told them are left out.
+func (a *aliases) forget(untold map[uint16]string) {
+	if a.untold == nil {
+		a.untold = map[string]struct{}{}
+	}
+	for _, topic := range untold {
+		a.untold[topic] = struct{}{}
+	}
 }
 
 // appendAliased appends a PUBLISH frame of MQTT 5 that the MQTT library has made,
@@ -56,7 +73,7 @@ func (a *aliases) appendAliased(b, frame []byte) []byte {
 		return append(b, frame...)
 	}
 	var id []byte
-	if frame[0]&(3<<1) != 0 {
+	if hasPacketID(frame) {
 		id = s.take(2)
 	}
 	properties := s.length()

@@ -107,7 +107,6 @@ func BenchmarkPublishQoS2(b *testing.B) {
 
 func publishMany(b *testing.B, c *mqtttest.Conn, n int) {
 	b.Helper()
-	const window = 100
 	pk := packets.Packet{
 		FixedHeader:     packets.FixedHeader{Type: packets.Publish, Qos: 1},
 		ProtocolVersion: 4,
@@ -119,22 +118,31 @@ func publishMany(b *testing.B, c *mqtttest.Conn, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	if err := publishFrames(c, [][]byte{frame}, n); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// publishFrames has n messages acknowledged, which are frames in turn, 100 on their way.
+func publishFrames(c *mqtttest.Conn, frames [][]byte, n int) error {
+	const window = 100
 	var burst []byte
 	for sent, acked := 0, 0; acked < n; {
 		burst = burst[:0]
 		for ; sent < n && sent-acked < window; sent++ {
-			burst = append(burst, frame...)
+			burst = append(burst, frames[sent%len(frames)]...)
 		}
 		if err := c.WriteRaw(burst); err != nil {
-			b.Fatal(err)
+			return err
 		}
 		for ok := true; ok; ok = c.Pending() && acked < sent {
 			if _, err := c.Read(); err != nil {
-				b.Fatal(err)
+				return err
 			}
 			acked++
 		}
 	}
+	return nil
 }
 
 func receiveMany(c *mqtttest.Conn, n int) error {

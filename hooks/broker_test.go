@@ -36,7 +36,9 @@ type setting struct {
 	Mochi func(*mqtt.Options)
 	Hooks []mqtt.Hook
 	Wrap  func(inbox.Store) inbox.Store
-	Keep  keeping
+
+	Listen func(net.Listener) net.Listener
+	Keep   keeping
 }
 
 // start starts a broker on an empty store, which ends with the test.
@@ -104,6 +106,9 @@ func (b *broker) serve() {
 		b.t.Fatal(err)
 	}
 	b.addr = tcp.Addr().String()
+	if b.options.Listen != nil {
+		tcp = b.options.Listen(tcp)
+	}
 	if err := b.server.AddListener(hook.Listener(listeners.NewNet("tcp", tcp))); err != nil {
 		b.t.Fatal(err)
 	}
@@ -163,4 +168,22 @@ func (b *broker) subscribed(o mqtttest.Options, filter string, qos byte) {
 		b.t.Fatalf("SUBACK %#x, want %#x", code, qos)
 	}
 	c.Disconnect()
+	b.awaitAway(c.ID)
+}
+
+// awaitAway waits until the broker has noticed that a client is gone: what is published before
+// that may be sent on its link, and then comes again with DUP.
+func (b *broker) awaitAway(id string) {
+	b.t.Helper()
+	mqtttest.Eventually(b.t, func() bool {
+		for s, err := range b.store.Sessions(b.t.Context()) {
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if s.Receiver == inbox.Receiver(id) {
+				return !s.Connected
+			}
+		}
+		return true
+	}, id+" is away")
 }

@@ -145,6 +145,7 @@ func (h *Hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 		l.Close()
 		return
 	}
+	l.beginWatch()
 	l.session.joinGroups(l.session.subs)
 	l.session.pumped = make(chan struct{})
 	go l.session.pump()

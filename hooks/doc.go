@@ -19,10 +19,13 @@
 //	              inspect_properties.go and inspect_scan.go
 //	reader.go     takes it if it is an acknowledgement, or gives it to the server
 //	publish.go    makes an envelope of it and gives it to the store
+//	admit.go      bounds how many the client may have published that are not finished
 //	verdict.go    decides what the publisher is told when the store is done
-//	outbound.go   gathers what goes to one client, and writes it; the frames are
-//	              made by frame.go
-//	pump.go       takes the inbox page by page and sends it
+//	outbound.go   gathers what goes to one client; the frames are made by frame.go
+//	flush.go      writes it, without what withdraw.go finds to be taken away meanwhile, and
+//	              edit.go leaves out
+//	pump.go       takes the inbox page by page and sends it, after redeliver.go has sent
+//	              again what an earlier connection left open
 //	session.go    takes the receiver's acknowledgements
 //
 // Messages of a shared subscription take another way from the store to the
@@ -31,11 +34,14 @@
 //	group.go           a shared subscription with connected members
 //	group_dispatch.go  takes the group's inbox and hands each message to a member
 //	group_member.go    what one client has of its groups
+//	group_given.go     the room for what is given to its own inbox, and may never come
 //
 // What a client asks its own inbox takes a third:
 //
-//	requests.go        takes what is published to $inbox/..., bounds it, and has it
-//	                   answered by package inbox/pull
+//	request.go         finds in what is published to $inbox/... what is asked
+//	requests.go        bounds that, with places.go, and has it answered by package inbox/pull
+//	watchers.go        finds who is to be told of what was acknowledged by another way
+//	watch.go           tells one connection, now and then
 //
 // Around it:
 //
@@ -44,9 +50,11 @@
 //	link.go       one connection, and how it ends
 //	connect.go    what CONNECT and CONNACK say, from the first packet to the pump
 //	handover.go   how a session passes from one connection of a client to the next
-//	metadata.go   what MQTT 5 receivers are told of a message, with gap.go
-//	mode.go       whether the inbox is pushed or waits to be asked for, and from where
 //	turns.go      lets one connection of a client at a time do so
+//	metadata.go   what MQTT 5 receivers are told of a message, with gap.go
+//	restore.go    has the server's index know the subscriptions of a session again
+//	wishes.go     what CONNECT and SUBSCRIBE say of how the inbox is to be served
+//	mode.go       whether it is pushed or waits to be asked for
 //	subscribe.go  subscriptions, in the store and in the server's index
 //	will.go       takes the will away from the server and gives it to the store,
 //	              which publishes it when it is due
@@ -85,7 +93,8 @@
 // writes the outbound buffer; and the pump, which sends the inbox. One that has
 // asked its inbox for something has a fifth until that is answered. The read
 // goroutine ends last and waits for the others of this package. Two timers of a
-// connection close it if it cannot be written in time.
+// connection close it if it cannot be written in time, and one that watches has a third,
+// which tells it what was acknowledged by another way.
 //
 // Each shared subscription with connected members has one goroutine, the
 // dispatcher. Each subscription of the program, those that it makes with the

@@ -22,7 +22,7 @@ func TestTwoDoorsAtRandom(t *testing.T) {
 	for range 4 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			d := &doors{t: t, random: rand.New(rand.NewPCG(seed, 0)), read: map[string]int{}} //nolint:gosec // any will do
+			d := &doors{t: t, random: rand.New(rand.NewPCG(seed, 0)), read: map[string]bool{}} //nolint:gosec // any will do
 			d.b = start(t, setting{Options: hooks.Options{Window: 8, PageMessages: 5}})
 			d.b.subscribed(v5("phone"), "a/#", 2)
 			for range 60 {
@@ -40,11 +40,10 @@ type doors struct {
 	b      *broker
 	phone  *mqtttest.Client // nil while it is away
 
-	connections int
-	published   int
-	read        map[string]int   // by payload: on which connection it was acknowledged; 0 if it was by PUBACK or PUBCOMP
-	open        []packets.Packet // delivered on this connection and not acknowledged
-	last        int              // the last message that was delivered for the first time on this connection
+	published int
+	read      map[string]bool  // by payload
+	open      []packets.Packet // delivered on this connection and not acknowledged
+	last      int              // the last message that was delivered for the first time on this connection
 }
 
 func (d *doors) step() {
@@ -96,7 +95,6 @@ func (d *doors) connect() {
 
 func (d *doors) dial(o mqtttest.Options) {
 	d.phone, d.open, d.last = d.b.dial(o), nil, -1
-	d.connections++
 }
 
 // leave takes leave, or breaks the link, once what was acknowledged has been taken.
@@ -107,6 +105,7 @@ func (d *doors) leave(goodbye bool) {
 	} else {
 		d.phone.Cut()
 	}
+	d.b.awaitAway(d.phone.ID)
 	d.phone = nil
 }
 
@@ -114,6 +113,12 @@ func (d *doors) leave(goodbye bool) {
 func (d *doors) receive() {
 	d.t.Helper()
 	d.phone.Ping()
+	d.takeCome()
+}
+
+// takeCome takes what has come: after an answer, everything that was sent before it.
+func (d *doors) takeCome() {
+	d.t.Helper()
 	for pk, ok := d.phone.Next(0); ok; pk, ok = d.phone.Next(0) {
 		switch pk.FixedHeader.Type {
 		case packets.Publish:
@@ -132,9 +137,8 @@ func (d *doors) delivered(pk packets.Packet) {
 	if err != nil {
 		d.t.Fatalf("got %s", mqtttest.Describe(pk))
 	}
-	// One that was read by a request while it was on its way may still come.
-	if on, ok := d.read[string(pk.Payload)]; ok && on != d.connections {
-		d.t.Errorf("%d is read and is delivered again", n)
+	if d.read[string(pk.Payload)] {
+		d.t.Errorf("%d is read and is delivered", n)
 	}
 	if !pk.FixedHeader.Dup {
 		if n <= d.last {
@@ -159,7 +163,7 @@ func (d *doors) acknowledge() {
 			d.phone.NextOf(packets.Pubrel)
 			d.phone.Complete(pk.PacketID)
 		}
-		d.read[string(pk.Payload)] = 0
+		d.read[string(pk.Payload)] = true
 	}
 	d.open = kept
 	unread(d.t, d.phone, int64(d.published-len(d.read)))
@@ -185,10 +189,10 @@ func (d *doors) pull() {
 			return
 		}
 		for _, m := range before {
-			d.readNow(m)
+			d.read[m.Payload] = true
 		}
 		for _, m := range page.Messages {
-			if _, ok := d.read[m.Payload]; ok {
+			if d.read[m.Payload] {
 				d.t.Errorf("%s is read and is pulled again by %+v", m.Payload, r)
 			}
 		}
@@ -211,17 +215,11 @@ func (d *doors) pull() {
 	if len(ids) == 0 || tryAsk(d.t, d.phone, "ack", pull.AckRequest{IDs: ids}, &ack) != nil {
 		return
 	}
+	d.takeCome()
 	for _, m := range before {
 		if slices.Contains(ids, m.ID) {
-			d.readNow(m)
+			d.read[m.Payload] = true
 		}
-	}
-}
-
-// readNow notes that a message is read by a request.
-func (d *doors) readNow(m pull.Message) {
-	if _, ok := d.read[m.Payload]; !ok {
-		d.read[m.Payload] = d.connections
 	}
 }
 
@@ -229,6 +227,7 @@ func (d *doors) readNow(m pull.Message) {
 func (d *doors) ask(r pull.PullRequest) (page pull.MessagesAnswer, ok bool) {
 	d.t.Helper()
 	failed := tryAsk(d.t, d.phone, "pull", r, &page)
+	d.takeCome()
 	if failed != nil && failed.Code != pull.CodeBusy {
 		d.t.Fatalf("pull %+v: %v", r, failed)
 	}
@@ -248,8 +247,9 @@ func (d *doors) readAllOf() {
 	if ack.Acknowledged != len(page.Messages) {
 		d.t.Errorf("%d of %s are acknowledged, %d were unread", ack.Acknowledged, r.Sender, len(page.Messages))
 	}
+	d.takeCome()
 	for _, m := range page.Messages {
-		d.readNow(m)
+		d.read[m.Payload] = true
 	}
 }
 
@@ -268,7 +268,7 @@ func (d *doors) end() {
 				d.phone.NextOf(packets.Pubrel)
 				d.phone.Complete(pk.PacketID)
 			}
-			d.read[string(pk.Payload)] = 0
+			d.read[string(pk.Payload)] = true
 		}
 		d.open = nil
 		return len(d.read) == d.published

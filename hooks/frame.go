@@ -21,6 +21,10 @@ type publication struct {
 	metadata bool // id, time and sender are sent too, in MQTT 5
 	lost     gaps // before this one; sent with metadata
 
+	// What the flusher needs to know whether it was taken away meanwhile.
+	position inbox.Position // in the receiver's inbox; 0 if it is not from there, or of QoS 0
+	seen     uint64         // Inbox.Withdrawn, before it was read
+
 	alias uint16 // of the topic, 0 for none
 	known bool   // the receiver knows it, and is not told the topic
 }
@@ -60,6 +64,15 @@ func secondsLeft(e *inbox.Envelope, now time.Time) uint32 {
 //	0011 dqqr        1 to 4 bytes       2+n     2 if QoS>0  MQTT 5 only
 //
 // where properties are their own length and then each an identifier and a value.
+
+// hasPacketID reports whether a PUBLISH frame has one: whether its QoS is not 0.
+func hasPacketID(frame []byte) bool { return frame[0]&(3<<1) != 0 }
+
+// frameSize returns the size of the frame with which b begins, of any type.
+func frameSize(b []byte) int {
+	remaining, n := binary.Uvarint(b[1:]) // a variable byte integer is one
+	return 1 + n + int(remaining)
+}
 
 // size returns the length of the frame, of what follows its remaining length,
 // and of its properties.

@@ -32,6 +32,27 @@ func (s *session) loseLocked(lost inbox.Gap) {
 	}
 }
 
+// toldLocked notes that the gaps are told with a message, until its delivery ends: if it is
+// not sent after all, they are for another one.
+func (s *session) toldLocked(id uint16) {
+	if len(s.lost) > 0 && id != 0 {
+		if s.told == nil {
+			s.told = map[uint16]gaps{}
+		}
+		s.told[id] = s.lost
+	}
+	s.lost = nil
+}
+
+// loseToldLocked keeps the gaps for the next message that were to be told with one that is
+// not sent.
+func (s *session) loseToldLocked(id uint16) {
+	for _, lost := range s.told[id] {
+		s.loseLocked(lost)
+	}
+	delete(s.told, id)
+}
+
 // passedOver is the gap that a message leaves that is not sent.
 func passedOver(e *inbox.Envelope, now time.Time) inbox.Gap {
 	gap := inbox.Gap{From: e.Time, To: e.Time, Messages: 1, Reason: inbox.GapOversize}

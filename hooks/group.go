@@ -120,7 +120,7 @@ func (g *group) serve() error {
 			return err
 		default:
 			g.hook.log.Error("group not delivered", "filter", g.filter, "error", err)
-			g.wait(time.After(retryGroup))
+			g.pause()
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handover)
@@ -174,6 +174,15 @@ func (g *group) wait(alarm <-chan time.Time) {
 	case <-g.wake:
 	case <-g.ctx.Done():
 	case <-alarm:
+	}
+}
+
+// pause is wait for a while, whoever stirs the dispatcher: what it has failed to give makes
+// room, which stirs those that wait for it.
+func (g *group) pause() {
+	select {
+	case <-g.ctx.Done():
+	case <-time.After(retryGroup):
 	}
 }
 

@@ -205,13 +205,16 @@ func (g *group) give() (err error) {
 		entries := g.gifts[r.to]
 		if r.err == nil {
 			g.finish(positionsOf(entries)...)
+			r.to.given(len(entries))
 			continue
 		}
-		r.to.unreserve(len(entries))
 		g.keep(entries)
-		if !errors.Is(r.err, inbox.ErrFenced) { // else the member leaves, or Next says that the group does
+		r.to.unreserve(len(entries))
+		if !errors.Is(r.err, inbox.ErrFenced) {
 			err = r.err
+			continue
 		}
+		g.stir() // the member has left, or the group has ended, as Read will say
 	}
 	clear(g.gifts)
 	return err
@@ -259,7 +262,7 @@ func (g *group) fetch() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range entries {
-		g.window.Send(e.Position)
+		g.window.Send(e.Position, 1)
 	}
 	g.hand = append(g.hand, entries...)
 	return nil

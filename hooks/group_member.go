@@ -137,6 +137,7 @@ func (m *member) offer(e inbox.Entry, again bool, now time.Time) (outcome, inbox
 		return busy, grant
 	case grant.QoS == 2:
 		s.coming++
+		s.promised++
 		s.mu.Unlock()
 		return reserved, grant
 	case grant.QoS == 1:
@@ -172,13 +173,6 @@ func (m *member) grantLocked(e inbox.Entry) inbox.Grant {
 		grant.Identifiers = []uint32{m.sub.Identifier}
 	}
 	return grant
-}
-
-// unreserve gives back room that offer took.
-func (m *member) unreserve(n int) {
-	m.session.mu.Lock()
-	defer m.session.mu.Unlock()
-	m.session.coming = max(m.session.coming-n, 0)
 }
 
 // finishShared acts on the acknowledgement of a group's message, and reports
@@ -232,14 +226,6 @@ func (s *session) groupIDLocked() uint16 {
 		if _, taken := s.shared[s.sharedID]; !taken {
 			return s.sharedID
 		}
-	}
-}
-
-// arrivedLocked notes that the pump has an entry that may be one of those that
-// groups have given: its position is not its message's own.
-func (s *session) arrivedLocked(entry *inbox.Entry) {
-	if s.coming > 0 && entry.Position != entry.Envelope.ID.Sequence {
-		s.coming--
 	}
 }
 

@@ -55,6 +55,7 @@ func (h *Hook) finish(l *link) {
 	close(l.read)
 	l.Close()
 	l.requests.wait()
+	l.endWatch()
 	if l.session != nil {
 		l.session.close(inbox.Ending{Expiry: h.expiry(l), Goodbye: l.goodbye})
 	}

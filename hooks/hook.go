@@ -44,6 +44,8 @@ type Hook struct {
 	locals    sync.WaitGroup     // their goroutines
 	lastLocal atomic.Int64       // numbers them
 
+	watchers *watchers // connections that are told what is acknowledged by another way
+
 	mu      sync.Mutex        // guards the following
 	owners  map[string]*link  // by client id: the connection that has the session, until it has ended
 	groups  map[string]*group // by filter: the shared subscriptions of clients that are connected
@@ -78,17 +80,18 @@ func New(store inbox.Store, o Options) (*Hook, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Hook{
-		options: o,
-		store:   store,
-		pull:    o.Pull,
-		log:     o.Log,
-		turns:   newTurns(),
-		large:   make(places, mostLarge),
-		owners:  map[string]*link{},
-		groups:  map[string]*group{},
-		ctx:     ctx,
-		cancel:  cancel,
-		inlines: map[inline]*local{},
+		options:  o,
+		store:    store,
+		pull:     o.Pull,
+		log:      o.Log,
+		turns:    newTurns(),
+		large:    make(places, mostLarge),
+		watchers: newWatchers(),
+		owners:   map[string]*link{},
+		groups:   map[string]*group{},
+		ctx:      ctx,
+		cancel:   cancel,
+		inlines:  map[inline]*local{},
 	}, nil
 }
 

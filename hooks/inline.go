@@ -37,6 +37,9 @@ func (h *Hook) subscribeInline(sub packets.Subscription) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if other := h.inlines[key]; other != nil {
+		other.cancel() // of another goroutine, which has subscribed meanwhile
+	}
 	h.inlines[key] = s
 }
 

@@ -81,7 +81,7 @@ func oldConnect(b []byte, header int) bool {
 func oldFlags(b []byte) {
 	switch kind := b[0] >> 4; kind {
 	case packets.Publish:
-		if b[0]&(3<<1) == 0 {
+		if !hasPacketID(b) {
 			b[0] &^= 1 << 3
 		}
 	case packets.Pubrel, packets.Subscribe, packets.Unsubscribe:
@@ -102,7 +102,7 @@ func reach(b []byte, header, frame int, v5 bool) int {
 		return min(n, frame)
 	}
 	n += int(binary.BigEndian.Uint16(b[header:]))
-	if b[0]&(3<<1) != 0 {
+	if hasPacketID(b) {
 		n += 2
 	}
 	if !v5 {

@@ -214,6 +214,7 @@ func TestLargeAck(t *testing.T) {
 	}
 	receiver.Ping()
 	receiver.Disconnect()
+	b.awaitAway(receiver.ID)
 	b.publish("a", 3, 3)
 	wantPayloads(t, b.dial(v5("receiver")).Payloads(1), numbers(3, 3))
 }

@@ -59,6 +59,7 @@ type link struct {
 	restoring   *restoring          // its subscriptions, until the MQTT library's index has them
 	subscribing subscribing
 	requests    requests
+	watch       *watch // nil for one that does not
 
 	blamed  atomic.Bool   // the connection ends for what the client has sent
 	read    chan struct{} // the read goroutine reads no more
@@ -68,6 +69,7 @@ type link struct {
 	mu     sync.Mutex // guards the following, and arming the read deadline
 	closed bool
 	until  time.Time   // once closed: when reading ends at the latest
+	looked time.Time   // and when the last moment for what has come began
 	hard   *time.Timer // closes conn if what waits cannot be written
 }
 
@@ -190,7 +192,7 @@ func (l *link) Close() error {
 	l.cancel()
 	l.hard = time.AfterFunc(linger, func() { l.conn.Close() })
 	l.until = time.Now().Add(linger)
-	return l.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which then has a last look
+	return l.armLastLocked() // not at once: a connection over WebSocket cannot be read after a deadline
 }
 
 // Write takes a packet from the MQTT library and returns when it is in the

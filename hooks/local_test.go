@@ -3,6 +3,7 @@ package hooks_test
 import (
 	"errors"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -216,4 +217,41 @@ func TestInlineClient(t *testing.T) {
 		}
 	}
 	wantPayloads(t, b.dial(v3("receiver")).Payloads(3), []string{"inline", "inline", "client"})
+}
+
+// Two goroutines of the program subscribe alike, at the same time: the library has one of
+// them, and its handler is called once.
+func TestInlineSubscriptionsAtOnce(t *testing.T) {
+	store := new(faulty)
+	b := start(t, setting{Wrap: store.wrap, Mochi: func(o *mqtt.Options) { o.InlineClient = true }})
+	both := make(chan struct{})
+	store.set(func(f *faulty) {
+		f.subscribe = func() error { // neither goes on without the other
+			select {
+			case both <- struct{}{}:
+			case <-both:
+			}
+			return nil
+		}
+	})
+	handled := make(chan string, 10)
+	var subscribing sync.WaitGroup
+	for range 2 {
+		subscribing.Go(func() {
+			err := b.server.Subscribe("a", 1, func(_ *mqtt.Client, _ packets.Subscription, pk packets.Packet) {
+				handled <- string(pk.Payload)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	subscribing.Wait()
+	publisher := b.dial(v5("publisher"))
+	for _, text := range []string{"1", "2", "3"} {
+		publisher.PublishAndWait("a", text, 1)
+		if got := next(t, handled); got != text {
+			t.Errorf("handled %q, want %q", got, text)
+		}
+	}
 }

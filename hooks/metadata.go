@@ -36,18 +36,12 @@ const (
 )
 
 // wantsMetadata reports whether a client is sent the metadata of messages, from
-// the user properties of its CONNECT; the last one counts.
+// the user properties of its CONNECT, which readWishes has found right; the last one counts.
 func wantsMetadata(properties []packets.UserProperty, byDefault bool) bool {
 	wants := byDefault
 	for _, p := range properties {
-		if p.Key != propertyMetadata {
-			continue
-		}
-		switch p.Val {
-		case "on":
-			wants = true
-		case "off":
-			wants = false
+		if p.Key == propertyMetadata {
+			wants = p.Val == "on"
 		}
 	}
 	return wants

@@ -97,7 +97,6 @@ func TestMetadataIsAskedFor(t *testing.T) {
 		{"declined", false, asking(v5("c"), "off"), false},
 		{"asked for", false, asking(v5("c"), "on"), true},
 		{"the last counts", false, asking(asking(v5("c"), "off"), "on"), true},
-		{"no such value", false, asking(v5("c"), "yes"), false},
 		{"the operator's default", true, v5("c"), true},
 		{"declined against it", true, asking(v5("c"), "off"), false},
 		{"MQTT 3.1.1", true, v3("c"), false},

@@ -3,7 +3,6 @@ package hooks
 import (
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -43,13 +42,15 @@ type outbound struct {
 	held  bool   // SUBACK is due: messages wait until it is in buf
 	aside []byte // those of them whose writers do not wait
 
-	// Messages of this client. A QoS 2 message that comes again counts once.
-	storing  int                 // the store has not settled them
-	unacked  int                 // no PUBACK, PUBCOMP or refusal is sent yet
-	unending map[uint16]struct{} // packet ids of QoS 2 among those
+	admitted admitted // messages of this client
 
-	written []func() // called by flush when what is in buf is written, or cannot be
-	flushed bool     // flush has ended
+	unwritten []unwritten // the messages of the inbox in buf, in order
+	written   []func()    // called by flush when what is in buf is written, or cannot be
+	flushed   bool        // flush has ended
+
+	// Set before the first message of the inbox is appended.
+	withdrawn func() uint64                                 // see inbox.Inbox
+	withdraw  func([]unwritten) map[inbox.Position]struct{} // see session.withdraw
 
 	relief  func() // called by flush when there is room again for what offerLater has refused
 	refused bool   // there is something
@@ -59,7 +60,7 @@ type outbound struct {
 }
 
 func newOutbound(limit int, timeout time.Duration, info *system.Info) *outbound {
-	o := &outbound{limit: limit, timeout: timeout, info: info, unending: map[uint16]struct{}{}}
+	o := &outbound{limit: limit, timeout: timeout, info: info}
 	o.room.L = &o.mu
 	o.ready.L = &o.mu
 	return o
@@ -180,6 +181,13 @@ func (o *outbound) onRelief(relief func()) {
 	o.relief = relief
 }
 
+// onWithdrawal sets how the flusher finds out what is not to be written any more.
+func (o *outbound) onWithdrawal(withdrawn func() uint64, withdraw func([]unwritten) map[inbox.Position]struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.withdrawn, o.withdraw = withdrawn, withdraw
+}
+
 // relieve calls what onRelief has set, if offerLater has refused a message since
 // the last time. Runs on the flusher, no lock held.
 func (o *outbound) relieve() {
@@ -228,6 +236,9 @@ func (o *outbound) publishLocked(b *[]byte, p *publication, size int) {
 	}
 	before := len(*b)
 	*b = appendPublish(*b, o.v5, p)
+	if p.position != 0 {
+		o.unwritten = append(o.unwritten, unwritten{p.position, p.seen, uint32(before), p.packetID, p.dup})
+	}
 	o.packets++
 	o.messages++
 	o.bytes += int64(len(*b) - before)
@@ -256,78 +267,6 @@ func (o *outbound) appendLocked(frame func([]byte) []byte) {
 	o.packets++
 	o.bytes += int64(len(o.buf) - before)
 	o.ready.Signal()
-}
-
-// drain makes the client wait that sends what is to be answered and does not
-// read the answers. Runs on the connection's read goroutine.
-func (o *outbound) drain() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for !o.closed && len(o.buf) > o.limit {
-		o.room.Wait()
-	}
-}
-
-// admit counts a message that this client has published, to be answered with
-// kind, and that now goes to the store. An MQTT 5 client knows how many may be on
-// their way, and admit returns false if it does not keep to it [MQTT-3.3.4-7].
-// Older clients are made to wait, as is everyone who does not read the
-// acknowledgements. Runs on the connection's read goroutine.
-func (o *outbound) admit(kind byte, id uint16, maximum int) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for !o.closed && (len(o.buf) > o.limit || !o.v5 && o.storing >= maximum) {
-		o.room.Wait()
-	}
-	_, again := o.unending[id]
-	if again = again && kind == packets.Pubrec; !again {
-		if o.v5 && o.unacked >= maximum {
-			return false
-		}
-		o.unacked++
-	}
-	if kind == packets.Pubrec {
-		o.unending[id] = struct{}{}
-	}
-	o.storing++
-	return true
-}
-
-// settle ends what admit began, with an acknowledgement; it tells the message's
-// id unless that is zero. Runs on a goroutine of the store.
-func (o *outbound) settle(kind byte, id uint16, code byte, named inbox.MessageID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.storing--
-	switch {
-	case kind == packets.Puback:
-		o.unacked--
-	case code >= packets.ErrUnspecifiedError.Code: // PUBREC that refuses
-		o.finishLocked(id)
-	}
-	if named == (inbox.MessageID{}) {
-		o.ackLocked(kind, id, code)
-	} else {
-		o.appendLocked(func(b []byte) []byte { return appendNamedAck(b, kind, id, code, named) })
-	}
-	o.room.Broadcast()
-}
-
-// complete appends the PUBCOMP that ends a QoS 2 message of this client.
-func (o *outbound) complete(id uint16, code byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.finishLocked(id)
-	o.ackLocked(packets.Pubcomp, id, code)
-}
-
-// finishLocked counts the end of a QoS 2 message. It may be of an earlier
-// connection, and then was never counted.
-func (o *outbound) finishLocked(id uint16) {
-	if _, ok := o.unending[id]; ok {
-		delete(o.unending, id)
-		o.unacked--
-	}
 }
 
 // farewell appends the reason for which the connection ends, if the client
@@ -361,71 +300,4 @@ func (o *outbound) waitLocked(size int) bool {
 // fitsLocked lets a frame that is larger than the limit pass alone.
 func (o *outbound) fitsLocked(size int) bool {
 	return len(o.buf) == 0 || len(o.buf)+size <= o.limit
-}
-
-// flush writes what gathers until the outbound is closed and empty, or a write
-// fails. It is a goroutine of the connection. A write that takes too long is
-// ended by closing conn: a write deadline would do the same on TCP alone, for a
-// WebSocket sets its own.
-func (o *outbound) flush(conn net.Conn) error {
-	late := time.AfterFunc(o.timeout, func() { conn.Close() })
-	defer late.Stop()
-	var batch []byte
-	var written []func() // when the batch is
-	defer func() {
-		for _, f := range append(written, o.end()...) {
-			f()
-		}
-	}()
-	for {
-		late.Stop()
-		for _, f := range written {
-			f()
-		}
-		if batch, written = o.take(batch); len(batch) == 0 {
-			return nil
-		}
-		o.relieve()
-		for rest := batch; len(rest) > 0; {
-			n := min(len(rest), writeChunk)
-			late.Reset(o.timeout)
-			if _, err := conn.Write(rest[:n]); err != nil {
-				return err
-			}
-			rest = rest[n:]
-		}
-	}
-}
-
-// take waits for something to write and swaps it for the buffer that was
-// written. It returns nothing at the end, and else also what is to be called when
-// all of it is written.
-func (o *outbound) take(last []byte) (batch []byte, written []func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for len(o.buf) == 0 && !o.closed {
-		if cap(o.buf) > keptBuffer {
-			o.buf = nil
-		}
-		if cap(last) > keptBuffer {
-			last = nil
-		}
-		o.ready.Wait()
-	}
-	batch, o.buf = o.buf, last[:0]
-	written, o.written = o.written, nil
-	atomic.AddInt64(&o.info.PacketsSent, o.packets)
-	atomic.AddInt64(&o.info.MessagesSent, o.messages)
-	atomic.AddInt64(&o.info.BytesSent, o.bytes)
-	o.packets, o.messages, o.bytes = 0, 0, 0
-	o.room.Broadcast()
-	return batch, written
-}
-
-// end takes nothing more to be written, and returns what is to be called since it never will be.
-func (o *outbound) end() (written []func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	written, o.written, o.flushed = o.written, nil, true
-	return written
 }

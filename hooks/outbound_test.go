@@ -69,13 +69,13 @@ func TestOutboundIsBounded(t *testing.T) {
 		if len(sent) > 0 {
 			t.Fatal("a writer did not wait for room")
 		}
-		o.take(nil)
+		o.take(batch{})
 		synctest.Wait()
 		if len(sent) != 2 {
 			t.Fatal("a writer waits although there is room")
 		}
 
-		o.take(nil)
+		o.take(batch{})
 		if err := o.publish(sized(5000)); err != nil || len(o.buf) < 5000 {
 			t.Errorf("a large message does not pass alone: %v", err)
 		}
@@ -96,7 +96,7 @@ func TestOutboundIsBounded(t *testing.T) {
 func TestOutboundHoldsMessagesUntilSuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := opened(t, 1000, false)
-		o.take(nil)
+		o.take(batch{})
 		o.hold()
 		published := make(chan error)
 		go func() { published <- o.publish(sized(1)) }()
@@ -117,7 +117,7 @@ func TestOutboundHoldsMessagesUntilSuback(t *testing.T) {
 		if got := o.buf[4:]; got[0] != 0x90 || got[5] != 0x30 {
 			t.Errorf("%x waits to be written, want SUBACK and then messages", got)
 		}
-		o.take(nil)
+		o.take(batch{})
 		if err := <-published; err != nil {
 			t.Error(err)
 		}
@@ -148,7 +148,7 @@ func TestOutboundRelief(t *testing.T) {
 		o.relieve()
 		for o.offer(sized(100)) {
 		}
-		o.take(nil)
+		o.take(batch{})
 		o.relieve()
 		if len(relief) > 0 {
 			t.Fatal("relief without a refusal, or for one who does not come again")
@@ -181,7 +181,7 @@ func TestOutboundTellsWhenItIsWritten(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			o := opened(t, 1000, false)
-			o.take(nil)
+			o.take(batch{})
 			told := make(chan struct{}, 10)
 			tell := func() { told <- struct{}{} }
 			writer, reader := net.Pipe()
@@ -218,98 +218,6 @@ func TestOutboundTellsWhenItIsWritten(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A publisher that does not read its acknowledgements is made to wait, in every
-// version, and one that has too many messages on their way before MQTT 5.
-func TestAdmitBoundsAcks(t *testing.T) {
-	for _, v5 := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			o := opened(t, 100, v5)
-			for len(o.buf) <= 100 {
-				if !o.admit(packets.Puback, 1, 5) {
-					t.Fatal("not admitted")
-				}
-				o.settle(packets.Puback, 1, 0, inbox.MessageID{})
-			}
-			admitted := make(chan bool, 1)
-			go func() { admitted <- o.admit(packets.Puback, 1, 5) }()
-			synctest.Wait()
-			if len(admitted) > 0 {
-				t.Fatal("admitted although acknowledgements pile up")
-			}
-			o.take(nil)
-			if !<-admitted {
-				t.Error("not admitted although there is room")
-			}
-			for range 4 {
-				o.admit(packets.Puback, 1, 5)
-			}
-			go func() { admitted <- o.admit(packets.Puback, 1, 5) }()
-			synctest.Wait()
-			if v5 {
-				if <-admitted {
-					t.Error("a sixth message is admitted")
-				}
-				return
-			}
-			if len(admitted) > 0 {
-				t.Fatal("a sixth message did not wait")
-			}
-			o.settle(packets.Puback, 1, 0, inbox.MessageID{})
-			<-admitted
-		})
-	}
-}
-
-// A QoS 2 message counts once, from its first PUBLISH to PUBCOMP or a refusal.
-func TestAdmitCountsQoS2Once(t *testing.T) {
-	o := opened(t, 1000, true)
-	admit := func(id uint16) bool {
-		admitted := o.admit(packets.Pubrec, id, 2)
-		if admitted {
-			o.settle(packets.Pubrec, id, 0, inbox.MessageID{})
-		}
-		return admitted
-	}
-	for _, id := range []uint16{1, 1, 2, 1} {
-		if !admit(id) {
-			t.Errorf("message %d is not admitted", id)
-		}
-	}
-	if admit(3) || o.admit(packets.Puback, 1, 2) {
-		t.Error("a third message is admitted")
-	}
-	o.complete(1, 0)
-	o.complete(7, 0x92) // of an earlier connection
-	if !o.admit(packets.Pubrec, 3, 2) || o.admit(packets.Pubrec, 4, 2) {
-		t.Error("PUBCOMP does not make room for one")
-	}
-	o.settle(packets.Pubrec, 3, 0x97, inbox.MessageID{})
-	if !admit(4) {
-		t.Error("a refusal does not make room")
-	}
-}
-
-// A client that sends what is to be answered, and does not read, is made to wait.
-func TestDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := opened(t, 100, false)
-		for len(o.buf) <= 100 {
-			o.drain()
-			o.complete(1, 0)
-		}
-		drained := make(chan struct{})
-		go func() { o.drain(); close(drained) }()
-		synctest.Wait()
-		select {
-		case <-drained:
-			t.Fatal("did not wait although answers pile up")
-		default:
-		}
-		o.take(nil)
-		<-drained
-	})
 }
 
 // flush ends a connection that takes nothing, and gathers what comes meanwhile.

@@ -248,6 +248,7 @@ func TestPullAndPushAreOneInbox(t *testing.T) {
 		t.Errorf("%d are acknowledged at the end", n.Acknowledged)
 	}
 	phone.Cut()
+	b.awaitAway(phone.ID)
 	phone = b.dial(saying(v5("phone"), "inbox-mode", "push"))
 	unread(t, phone, 0)
 	publisher = b.dial(clean("publisher"))
@@ -295,6 +296,7 @@ func TestFromPullToPush(t *testing.T) {
 			}
 			unread(t, phone, 15-1-3)
 			phone.Cut()
+			b.awaitAway(phone.ID)
 			publish(15, 19) // wait again
 			phone = b.dial(v5("phone"))
 			// 11 to 13 are under way and come again, and nothing else does

@@ -2,10 +2,9 @@ package hooks
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"net"
 	"time"
-
-	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -26,7 +25,7 @@ func (s *session) pump() {
 	for page := []publication(nil); err == nil; {
 		page, err = s.deliver(ctx, page[:0])
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, net.ErrClosed) { // nothing can be sent: the link ends by itself
 		return
 	}
 	s.fail("delivery ended", err)
@@ -38,7 +37,8 @@ func (s *session) deliver(ctx context.Context, page []publication) ([]publicatio
 	if err != nil {
 		return page, err
 	}
-	entries, err := s.inbox.Next(ctx, min(room, s.hook.options.PageMessages), s.hook.options.PageBytes)
+	seen := s.inbox.Withdrawn()
+	entries, err := s.next(ctx, min(room, s.hook.options.PageMessages), s.hook.options.PageBytes)
 	if err != nil {
 		return page, err
 	}
@@ -46,7 +46,7 @@ func (s *session) deliver(ctx context.Context, page []publication) ([]publicatio
 	for len(entries) > 0 && err == nil {
 		// Remember before writing: a packet id is in the window before it is sent.
 		var exact bool
-		page, entries, exact = s.prepare(page[:0], entries)
+		page, entries, exact = s.prepare(page[:0], entries, seen)
 		if exact {
 			err = s.record(ctx)
 		} else {
@@ -69,7 +69,7 @@ func (s *session) deliver(ctx context.Context, page []publication) ([]publicatio
 // prepare gives packet ids to the entries that are to be sent, passes over the
 // others, and reports whether one of them is of QoS 2. It returns the entries
 // for which there is no room left, since groups have taken it.
-func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []publication, rest []inbox.Entry, exact bool) {
+func (s *session) prepare(page []publication, entries []inbox.Entry, seen uint64) (_ []publication, rest []inbox.Entry, exact bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,14 +92,15 @@ func (s *session) prepare(page []publication, entries []inbox.Entry) (_ []public
 		case p.grant.QoS == 0:
 			s.window.Skip(entry.Position)
 		default:
-			p.packetID = s.window.Send(entry.Position)
+			p.packetID = s.window.Send(entry.Position, entry.QoS)
+			p.position, p.seen = entry.Position, seen
 		}
 		if p.grant.QoS == 2 {
 			s.exact[p.packetID] = false
 			exact = true
 		}
 		if p.metadata {
-			s.lost = nil
+			s.toldLocked(p.packetID)
 		}
 		page = append(page, p)
 	}
@@ -159,90 +160,6 @@ func (s *session) record(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// redeliver sends again what was sent on an earlier connection and not finished,
-// in order and under the same packet ids [MQTT-4.4.0-1].
-func (s *session) redeliver(ctx context.Context) error {
-	s.mu.Lock()
-	open := slices.Clone(s.window.Open())
-	s.mu.Unlock()
-
-	for rest := open; len(rest) > 0; {
-		// No more are read than can be sent: what is acknowledged by a request while
-		// they wait for room must not be sent any more.
-		room, err := s.waitRoom(ctx)
-		if err != nil {
-			return err
-		}
-		chunk := rest[:min(len(rest), room, s.hook.options.PageMessages)]
-		rest = rest[len(chunk):]
-		entries, err := s.inbox.Read(ctx, unreleased(chunk))
-		if err != nil {
-			return err
-		}
-		for _, d := range chunk {
-			var envelope *inbox.Envelope
-			var grant inbox.Grant
-			if len(entries) > 0 && entries[0].Position == d.Position {
-				envelope, grant = entries[0].Envelope, entries[0].Grant
-				entries = entries[1:]
-			}
-			if err := s.repeat(ctx, d, envelope, grant); err != nil {
-				return err
-			}
-		}
-	}
-	if len(open) > 0 {
-		s.save() // Next may wait for what was dropped to be finished
-	}
-	return nil
-}
-
-// unreleased returns the positions of those deliveries that need their message.
-func unreleased(open []inbox.Delivery) []inbox.Position {
-	at := make([]inbox.Position, 0, len(open))
-	for _, d := range open {
-		if !d.Released {
-			at = append(at, d.Position)
-		}
-	}
-	return at
-}
-
-// repeat sends one open delivery again, or drops it if there is nothing to send.
-// A QoS 2 message is sent even if it has expired in the meantime: its exchange
-// is under way, and its receiver may remember the packet id.
-func (s *session) repeat(ctx context.Context, d inbox.Delivery, e *inbox.Envelope, grant inbox.Grant) error {
-	if _, err := s.waitRoom(ctx); err != nil {
-		return err
-	}
-	now := time.Now()
-	p := publication{Envelope: e, grant: grant, packetID: d.PacketID, dup: true, metadata: s.link.metadata} // [MQTT-3.3.1-1]
-	drop := !d.Released && (e == nil || grant.QoS == 0)
-	if !d.Released && !drop {
-		p.left = secondsLeft(e, now)
-		drop = grant.QoS == 2 && !s.fits(&p) || grant.QoS == 1 && !s.deliverable(&p, now)
-	}
-
-	s.mu.Lock()
-	delete(s.owed, d.PacketID)
-	switch {
-	case drop:
-		s.window.Drop(d.Position)
-	case d.Released, grant.QoS == 2:
-		s.exact[d.PacketID] = d.Released
-	}
-	s.mu.Unlock()
-
-	switch {
-	case drop:
-		return nil
-	case d.Released:
-		s.link.out.ack(packets.Pubrel, d.PacketID, packets.CodeSuccess.Code)
-		return nil
-	}
-	return s.send(&p)
 }
 
 // waitRoom waits until the window has room and returns how much. What an earlier

@@ -185,13 +185,14 @@ func TestReleaseIsSentAgain(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		b := start(t, setting{})
 		b.subscribed(v5("receiver"), "a", 2)
-		b.dial(v5("publisher")).PublishAndWait("a", "x", 2, mqtttest.WithExpiry(1))
+		b.dial(v5("publisher")).PublishAndWait("a", "x", 2, mqtttest.WithExpiry(4))
+		published := time.Now()
 		receiver := b.dial(exact(v5("receiver")))
 		pk := receiver.NextPublish()
 		receiver.Ack(pk)
 		receiver.NextOf(packets.Pubrel)
 		receiver.Cut()
-		expired := time.Now().Add(1100 * time.Millisecond) // which is nothing to an exchange under way
+		expired := published.Add(4100 * time.Millisecond) // which is nothing to an exchange under way
 		mqtttest.Eventually(t, func() bool { return time.Now().After(expired) }, "the message has expired")
 		if restart {
 			b.restart()

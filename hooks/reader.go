@@ -47,12 +47,13 @@ func (l *link) nextFrame() error {
 		return err
 	}
 
-	waits := l.in.buf.Buffered() == 0
+	waits, began := l.in.buf.Buffered() == 0, time.Now()
 	header, frame, err := l.in.peekHeader()
 	if waits && err == nil && header[0]>>4 == packets.Publish {
 		giveWay()
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && l.hasLastLook() {
+	for errors.Is(err, os.ErrDeadlineExceeded) && l.looksAgain(began) {
+		began = time.Now()
 		header, frame, err = l.in.peekHeader()
 	}
 	if err != nil {
@@ -179,20 +180,25 @@ func (l *link) arm() error {
 	return l.conn.SetReadDeadline(due)
 }
 
-// hasLastLook gives the reader that a closing connection has woken a moment for
-// what has come already.
-func (l *link) hasLastLook() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed && l.armLastLocked() == nil
-}
-
+// armLastLocked gives the reader of a connection that ends a moment for what has come
+// already.
 func (l *link) armLastLocked() error {
-	due := time.Now().Add(lastWords)
+	l.looked = time.Now()
+	due := l.looked.Add(lastWords)
 	if due.After(l.until) {
 		return net.ErrClosed
 	}
 	return l.conn.SetReadDeadline(due)
+}
+
+// looksAgain gives the moment anew if it was hardly used by a read that began then, or took
+// twice as long as it may: the machine was busy, and what is read after its deadline finds
+// nothing, though there is something.
+func (l *link) looksAgain(began time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	late := began.Sub(l.looked) > lastWords/2 || time.Since(l.looked) > 2*lastWords
+	return l.closed && late && l.armLastLocked() == nil
 }
 
 // fail ends the connection for what the client sent, or did not send in time. An

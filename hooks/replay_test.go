@@ -360,6 +360,7 @@ func TestTopicAlias(t *testing.T) {
 	}
 	check(receiver.Collect(3))
 	receiver.Disconnect()
+	b.awaitAway(receiver.ID)
 	for range 5 {
 		publisher.PublishAndWait("t/a", "later", 1, alias(""))
 	}
@@ -397,6 +398,7 @@ func TestTopicAliasOut(t *testing.T) {
 			t.Errorf("%s, alias %d; want none", mqtttest.Describe(pk), pk.Properties.TopicAlias)
 		}
 		receiver.Disconnect()
+		b.awaitAway(receiver.ID)
 		publisher.Disconnect()
 	}
 }

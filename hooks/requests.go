@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"bytes"
 	"strings"
 	"sync"
 
@@ -45,51 +44,6 @@ const (
 	smallPage  = 256 << 10 // bytes of the messages in others
 	smallTally = 512 << 10 // bytes of other summaries; a tally has room in it whatever its name
 )
-
-// places holds one for each that is taken.
-type places chan struct{}
-
-// take takes a place if there is one, and returns what gives it back, any number of
-// times; nil if there is none.
-func (p places) take() (giveBack func()) {
-	select {
-	case p <- struct{}{}:
-		return sync.OnceFunc(func() { <-p })
-	default:
-		return nil
-	}
-}
-
-// request is one message of a client to its inbox.
-type request struct {
-	operation   string
-	body        []byte
-	contentType string
-	topic       string // of the answer
-	correlation []byte // nil for none
-	ack         byte   // the packet type that acknowledges it; 0 at QoS 0
-	id          uint16
-}
-
-// requestOf returns what a PUBLISH packet asks. It keeps none of the packet's
-// memory, which may be much more.
-func requestOf(pk *packets.Packet) request {
-	r := request{
-		operation:   strings.Clone(strings.TrimPrefix(strings.TrimPrefix(pk.TopicName, inboxTopic), "/")),
-		contentType: strings.Clone(pk.Properties.ContentType),
-		topic:       strings.Clone(pk.Properties.ResponseTopic),
-		correlation: bytes.Clone(pk.Properties.CorrelationData),
-		body:        bytes.Clone(pk.Payload[:min(len(pk.Payload), pull.MaxRequest+1)]), // which is refused for its size
-		id:          pk.PacketID,
-	}
-	if r.topic == "" {
-		r.topic = pk.TopicName + "/answer"
-	}
-	if pk.FixedHeader.Qos > 0 {
-		r.ack = ackOf(pk)
-	}
-	return r
-}
 
 // requests are what one connection asks its inbox, in order. A goroutine works
 // them off while there are any, so that a connection that asks nothing has none.
@@ -251,16 +205,6 @@ func (q *requests) reply(r *request, body []byte, contentType string, send func(
 	}
 }
 
-// answer makes a message of an answer.
-func (r *request) answer(body []byte, contentType string) publication {
-	return publication{Envelope: &inbox.Envelope{
-		Topic:           r.topic,
-		Payload:         body,
-		ContentType:     contentType,
-		CorrelationData: r.correlation,
-	}}
-}
-
 // asker is who asks, and how large the answer may be.
 func (q *requests) asker(r *request) pull.Asker {
 	l := q.link
@@ -269,15 +213,9 @@ func (q *requests) asker(r *request) pull.Asker {
 		User:      string(l.client.Properties.Username),
 		MaxAnswer: largestAnswer,
 	}
+	a.Acknowledged = func() { l.hook.acknowledged(string(a.Receiver), a.User, l.watch) }
 	if most := l.session.maxPacket; most > 0 {
 		a.MaxAnswer = max(min(a.MaxAnswer, most-r.overhead()), 1)
 	}
 	return a
-}
-
-// overhead is the most bytes that an answer takes beside its body.
-func (r *request) overhead() int {
-	p := r.answer(nil, pull.TypeMsgpack)
-	size, remaining, _ := p.size(true)
-	return size + 4 - lengthSize(remaining) // which grows with the body
 }

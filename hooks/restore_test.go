@@ -22,6 +22,7 @@ func TestConnackMeansSubscribed(t *testing.T) {
 	receiver := b.dial(v5("receiver"))
 	receiver.SubscribeAll(subs...)
 	receiver.Disconnect()
+	b.awaitAway(receiver.ID)
 	publisher := b.dial(v5("publisher"))
 	for i := range 50 {
 		receiver := b.dial(v5("receiver"))

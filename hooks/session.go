@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -25,9 +26,10 @@ type session struct {
 
 	mu      sync.Mutex // guards everything below; never held while the store is called
 	window  *inbox.Window
-	owed    map[uint16]struct{} // packet ids open since an earlier connection, not sent again on this one
+	owed    map[uint16]struct{} // packet ids open or releasing since an earlier connection, not sent again on this one
 	exact   map[uint16]bool     // packet ids of QoS 2 sent on this connection, true once PUBREC has come
 	lost    gaps                // not told yet
+	told    map[uint16]gaps     // with the messages that are open, by packet id
 	waiting bool                // the pump waits for room
 	wake    chan struct{}       // tells the pump that there is room; holds one
 
@@ -35,8 +37,13 @@ type session struct {
 	groups   map[string]*member // by filter
 	shared   map[uint16]shared  // messages that are open, by packet id
 	sharedID uint16             // the packet id given last to one of them
-	coming   int                // messages that groups have given to the inbox, or are about to, and the pump has not seen
 	hungry   bool               // a group waits for room
+
+	// What groups give to its inbox (group_given.go).
+	coming   int                // messages that they have given, or are about to, and the pump has not seen
+	promised int                // messages that they are about to give: the store has not said what became of them
+	looking  context.Context    // in which the pump asks for more, made anew when it has ended
+	look     context.CancelFunc // ends that: the pump looks what there is, and does not wait
 }
 
 // openSession opens the inbox of a client. Runs on its read goroutine, with the
@@ -53,6 +60,7 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 		groups:    map[string]*member{},
 		shared:    map[uint16]shared{},
 	}
+	s.looking, s.look = context.WithCancel(l.ctx)
 	l.out.onRelief(s.relieved)
 	if receiveMaximum > 0 {
 		s.limit = min(s.limit, int(receiveMaximum)) // [MQTT-3.3.4-9]
@@ -71,17 +79,10 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 	if err != nil {
 		return nil, fmt.Errorf("open inbox: %w", err)
 	}
+	l.out.onWithdrawal(s.inbox.Withdrawn, s.withdraw)
 	state := s.inbox.State()
 	s.window = inbox.NewWindow(s.limit, state)
-	if len(state.Open) > 0 {
-		s.owed = make(map[uint16]struct{}, len(state.Open))
-	}
-	for _, d := range state.Open {
-		s.owed[d.PacketID] = struct{}{}
-		if d.PacketID > inbox.MaxPacketID {
-			s.shared[d.PacketID] = shared{} // groups must not use it
-		}
-	}
+	s.owe(state)
 	if s.resumed {
 		if s.subs, err = s.inbox.Subscriptions(ctx); err != nil {
 			s.close(inbox.Ending{Expiry: h.expiry(l), Goodbye: true}) // refused: its will is not to be published
@@ -89,6 +90,23 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 		}
 	}
 	return s, nil
+}
+
+// owe notes what an earlier connection has left open.
+func (s *session) owe(state inbox.State) {
+	owed := slices.Clone(state.Releasing)
+	for _, d := range state.Open {
+		owed = append(owed, d.PacketID)
+	}
+	if len(owed) > 0 {
+		s.owed = make(map[uint16]struct{}, len(owed))
+	}
+	for _, id := range owed {
+		s.owed[id] = struct{}{}
+		if id > inbox.MaxPacketID {
+			s.shared[id] = shared{} // groups must not use it
+		}
+	}
 }
 
 // close gives the session back, after the pump has ended.
@@ -268,6 +286,7 @@ func (s *session) finishLocked(id uint16) {
 		return
 	}
 	delete(s.exact, id)
+	delete(s.told, id)
 	if id > inbox.MaxPacketID {
 		delete(s.shared, id)
 	}

@@ -148,6 +148,7 @@ func TestCleanStart(t *testing.T) {
 		receiver := b.dial(v3("receiver"))
 		receiver.Silent(20 * time.Millisecond)
 		receiver.Disconnect()
+		b.awaitAway(receiver.ID)
 		b.restart()
 	}
 	b.publish("a", 1, 1)
@@ -253,6 +254,7 @@ func TestSessionExpires(t *testing.T) {
 				t.Errorf("restart %t, %s: no session present after no time", restart, o.ClientID)
 			}
 			c.Cut()
+			b.awaitAway(c.ID)
 		}
 		b.publish("a", 1, 3)
 		over := time.Now().Add(1100 * time.Millisecond)
@@ -313,6 +315,7 @@ func TestAssignedClientID(t *testing.T) {
 	}
 	c.Subscribe("a", 1)
 	c.Disconnect()
+	b.awaitAway(c.ID)
 	b.publish("a", 1, 1)
 	wantPayloads(t, b.dial(v5(id)).Payloads(1), numbers(1, 1))
 }

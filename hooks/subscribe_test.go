@@ -32,6 +32,7 @@ func TestQoS0IsNotKept(t *testing.T) {
 		t.Errorf("got %s, want it at QoS 0", mqtttest.Describe(pk))
 	}
 	receiver.Disconnect()
+	b.awaitAway(receiver.ID)
 
 	publisher.PublishAndWait("zero", "3", 1)
 	publisher.Publish("one", "4", 0)
@@ -66,6 +67,7 @@ func TestKeepQoS0(t *testing.T) {
 	publisher.Publish("one", "there", 0)
 	wantPayloads(t, receiver.Payloads(1), []string{"there"})
 	receiver.Disconnect()
+	b.awaitAway("receiver") // what is of QoS 0 goes with the connection
 
 	for i := range 6 {
 		publisher.PublishAndWait("one", strconv.Itoa(i+1), byte(i%2))
@@ -90,6 +92,7 @@ func TestUnsubscribeIsKept(t *testing.T) {
 		t.Errorf("UNSUBACK %#x, want %#x", codes, want)
 	}
 	receiver.Disconnect()
+	b.awaitAway(receiver.ID)
 	b.restart()
 	publisher := b.dial(v3("publisher"))
 	publisher.PublishAndWait("a", "a", 1)
@@ -241,6 +244,7 @@ func TestSubscriptionIdentifiers(t *testing.T) {
 	subscribe("a/#", 7)
 	subscribe("a/+", 8)
 	receiver.Disconnect()
+	b.awaitAway(receiver.ID)
 	publish()
 	b.restart()
 	publish()

@@ -34,7 +34,11 @@ func ParseMessageID(s string) (MessageID, error) {
 	if err1 != nil || err2 != nil || len(high) != 8 || len(low) != 4 || strings.ToLower(s) != s {
 		return MessageID{}, fmt.Errorf("%w: %.40q has not the form of an id", ErrUnknownID, s)
 	}
-	return MessageID{Position(binary.BigEndian.Uint64(high)), binary.BigEndian.Uint32(low)}, nil
+	id := MessageID{Position(binary.BigEndian.Uint64(high)), binary.BigEndian.Uint32(low)}
+	if id.Sequence == 0 { // no message has it, and without a store it stands for none
+		return MessageID{}, fmt.Errorf("%w: %s", ErrUnknownID, s)
+	}
+	return id, nil
 }
 
 // PayloadFormat is the MQTT 5 Payload Format Indicator, including its absence.

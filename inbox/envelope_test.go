@@ -11,7 +11,6 @@ import (
 
 func TestMessageIDString(t *testing.T) {
 	for id, want := range map[MessageID]string{
-		{}:                               "0000000000000000-00000000",
 		{Sequence: 1, Store: 0xabc}:      "0000000000000001-00000abc",
 		{math.MaxUint64, math.MaxUint32}: "ffffffffffffffff-ffffffff",
 	} {
@@ -28,7 +27,7 @@ func TestMessageIDString(t *testing.T) {
 // they are as values.
 func TestParseMessageIDRefusesOtherForms(t *testing.T) {
 	for _, s := range []string{
-		"", "0", "-", "0000000000000001", "0000000000000001-", "-00000abc", "0000000000000001-00000ABC",
+		"", "0", "-", "0000000000000000-00000000", "0000000000000000-00000abc", "0000000000000001", "0000000000000001-", "-00000abc", "0000000000000001-00000ABC",
 		"000000000000001-00000abc", "00000000000000001-00000abc", "0000000000000001-00000abc ", "0000000000000001_00000abc",
 		"000000000000000g-00000abc", "0000000000000001-0000-abc", "0000000000000001-00000abc00",
 	} {

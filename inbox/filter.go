@@ -41,6 +41,31 @@ func MatchTopic(filter, topic string) bool {
 	}
 }
 
+// Overlap reports whether there is a topic that both filters match. Both must be valid.
+func Overlap(a, b string) bool {
+	isWild := func(f string) bool { return strings.HasPrefix(f, "+") || strings.HasPrefix(f, "#") }
+	if strings.HasPrefix(a, "$") && isWild(b) || strings.HasPrefix(b, "$") && isWild(a) {
+		return false // [MQTT-4.7.2-1]
+	}
+	for {
+		x, aRest, moreA := strings.Cut(a, "/")
+		y, bRest, moreB := strings.Cut(b, "/")
+		switch {
+		case x == "#" || y == "#":
+			return true
+		case x != "+" && y != "+" && x != y:
+			return false
+		case !moreA && !moreB:
+			return true
+		case !moreA:
+			return bRest == "#" // which includes its parent level
+		case !moreB:
+			return aRest == "#"
+		}
+		a, b = aRest, bRest
+	}
+}
+
 // SharePrefix begins the filters of shared subscriptions.
 const SharePrefix = "$share/"
 

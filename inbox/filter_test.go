@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,6 +44,41 @@ func TestMatchTopicAsTheIndex(t *testing.T) {
 	}
 	if matched < 1000 {
 		t.Fatalf("%d matches: the test would test little", matched)
+	}
+}
+
+// Two filters overlap if some topic of a few levels matches both.
+func TestOverlap(t *testing.T) {
+	words := []string{"a", "b", "", "$s"}
+	topics, level := []string(nil), words
+	for range 3 {
+		topics = append(topics, level...)
+		var next []string
+		for _, t := range level {
+			for _, w := range words {
+				next = append(next, t+"/"+w)
+			}
+		}
+		level = next
+	}
+	filters := []string{
+		"a", "a/b", "a/b/a", "a/", "/a", "/", "+", "#", "+/#", "a/#", "a/b/#", "+/b", "a/+", "+/+", "b/+/a", "+/+/#", "a/+/#",
+		"$s", "$s/a", "$s/#", "$s/+", "+/$s", "a/$s/#",
+	}
+	overlaps := 0
+	for _, a := range filters {
+		for _, b := range filters {
+			want := slices.ContainsFunc(topics, func(topic string) bool { return MatchTopic(a, topic) && MatchTopic(b, topic) })
+			if got := Overlap(a, b); got != want {
+				t.Errorf("Overlap(%q, %q) = %v, want %v", a, b, got, want)
+			}
+			if want {
+				overlaps++
+			}
+		}
+	}
+	if n := len(filters) * len(filters); overlaps < n/5 || overlaps > n*4/5 {
+		t.Errorf("%d of %d overlap: the test would test little", overlaps, n)
 	}
 }
 

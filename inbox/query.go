@@ -28,9 +28,9 @@ type Puller interface {
 	// changes nothing. Errors: ErrUnknownID, and then nothing is acknowledged; ErrFull.
 	Acknowledge(ctx context.Context, r Receiver, a Acknowledgement) (int, error)
 
-	// SetMode says how r is served from its next connection on. It is kept with the
-	// session.
-	SetMode(ctx context.Context, r Receiver, m Mode) error
+	// SetMode says how r is served from its next connection on, which is kept with the
+	// session, and returns that. ModeKept only asks.
+	SetMode(ctx context.Context, r Receiver, m Mode) (Mode, error)
 }
 
 // Archive is the history: messages of the filters that the operator has named,
@@ -51,7 +51,9 @@ type Archive interface {
 
 	// Erase takes away everything that a sender has published, as Delete does, and
 	// the sender's name from the marks that are left. It returns how many messages
-	// that were.
+	// that were. What history had, and what is there still though its time is over, goes too,
+	// uncounted: a delivery that has begun would send it again. Once it is begun it is
+	// completed, whatever it returns: by the store, or by the next process that opens it.
 	Erase(ctx context.Context, sender string) (int, error)
 }
 
@@ -126,7 +128,8 @@ type Count struct {
 	AtLeast  bool  // there may be more: counting was given up
 }
 
-// Gap is messages that a receiver has lost.
+// Gap is messages that a receiver has lost. What an engine has forgotten by the time of
+// asking it need not tell: there are at least so many.
 type Gap struct {
 	From, To int64 // when the first and the last of them were stored, Unix milliseconds
 	Messages int64
@@ -184,4 +187,8 @@ type Acknowledgement struct {
 	Selection
 	After   Position // only what is behind it
 	Through Position // and no further than this; 0 for everything there is
+
+	// ThroughID is Through by a message, and is looked at in its place: to where the
+	// message is, or was stored, see [Bound]. The zero value is none.
+	ThroughID MessageID
 }

@@ -68,17 +68,26 @@ func NewRecordReader(b []byte) RecordReader { return RecordReader{rest: b} }
 // Record takes the start of a record and returns its number of fields, the
 // version included, which is at least the given one.
 func (r *RecordReader) Record(version uint64, fields int) int {
-	n := r.Array("record")
-	switch v := r.Uint("version", math.MaxUint64); {
-	case r.err != nil:
-	case v > version:
-		r.stop(fmt.Errorf("version %d, known up to %d: %w", v, version, ErrNewer))
-	case v < version:
-		r.fail("version")
-	case n < fields:
+	_, n := r.record(version, version)
+	if n < fields {
 		r.fail("number of fields")
 	}
 	return n
+}
+
+// record takes the start of a record of one of some versions, and returns which, and its
+// number of fields.
+func (r *RecordReader) record(oldest, newest uint64) (version uint64, fields int) {
+	fields = r.Array("record")
+	version = r.Uint("version", math.MaxUint64)
+	switch {
+	case r.err != nil:
+	case version > newest:
+		r.stop(fmt.Errorf("version %d, known up to %d: %w", version, newest, ErrNewer))
+	case version < oldest:
+		r.fail("version")
+	}
+	return version, fields
 }
 
 // End returns the first error, which wraps [ErrDamaged] and names the field, or

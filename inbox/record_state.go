@@ -12,21 +12,36 @@ import (
 // every few acknowledgements, so it is small: 3 bytes for a delivery that
 // follows the one before, in position and packet id.
 //
-//	0  version        int    1
+//	0  version        int    2
 //	1  sent           int
 //	2  last id        int
 //	3  open           array  of three values for each delivery:
 //	     position     int    above the one before; the first: below sent
 //	     packet id    int    above or, negative, below the one before; the first: itself
-//	     released     bool
+//	     stage        int    1 of QoS 1, 2 of QoS 2, 3 released, 0 not known
 //	4  resting ids    array  of int
+//	5  releasing ids  array  of int
 //
+// In version 1 there is no field 5, and for the stage a bool: whether it is released.
 // Later versions of the product may append fields, which are passed over here.
 // The version goes up only when what is above changes.
 const (
-	stateVersion = 1
-	stateFields  = 5
+	stateVersion = 2
+	stateFields  = 6
+
+	firstStateVersion = 1
+	firstStateFields  = 5
 )
+
+// stageReleased is the stage of a delivery that is released. Others have their QoS.
+const stageReleased = 3
+
+func stage(d Delivery) byte {
+	if d.Released {
+		return stageReleased
+	}
+	return d.QoS
+}
 
 // AppendState appends the stored form of s to dst. Open must be ascending and
 // not above Sent, as it is in the state of a [Window]. It allocates only if dst
@@ -52,12 +67,16 @@ func encodeState(enc *msgpack.Encoder, s State) error {
 		err = cmp.Or(err,
 			enc.EncodeUint(uint64(step)),
 			enc.EncodeInt(int64(d.PacketID)-int64(last.PacketID)),
-			enc.EncodeBool(d.Released),
+			enc.EncodeUint(uint64(stage(d))),
 		)
 		last = d
 	}
-	err = cmp.Or(err, enc.EncodeArrayLen(len(s.Resting)))
-	for _, id := range s.Resting {
+	return cmp.Or(err, encodeIDs(enc, s.Resting), encodeIDs(enc, s.Releasing))
+}
+
+func encodeIDs(enc *msgpack.Encoder, ids []uint16) error {
+	err := enc.EncodeArrayLen(len(ids))
+	for _, id := range ids {
 		err = cmp.Or(err, enc.EncodeUint(uint64(id)))
 	}
 	return err
@@ -67,20 +86,30 @@ func encodeState(enc *msgpack.Encoder, s State) error {
 // error wraps [ErrDamaged] and names the field, or wraps [ErrNewer].
 func ParseState(b []byte) (State, error) {
 	r := NewRecordReader(b)
-	n := r.Record(stateVersion, stateFields)
+	version, n := r.record(firstStateVersion, stateVersion)
+	isFirst, fields := version == firstStateVersion, stateFields
+	if isFirst {
+		fields = firstStateFields
+	}
+	if n < fields {
+		r.fail("number of fields")
+	}
 	s := State{
 		Sent:   Position(r.Uint("sent", math.MaxUint64)),
 		LastID: uint16(r.Uint("last id", MaxWindow)),
 	}
-	s.Open = r.deliveries(s.Sent)
-	s.Resting = r.resting()
-	if err := r.End(n > stateFields); err != nil {
+	s.Open = r.deliveries(s.Sent, isFirst)
+	s.Resting = r.ids("resting ids")
+	if !isFirst {
+		s.Releasing = r.ids("releasing ids")
+	}
+	if err := r.End(n > fields); err != nil {
 		return State{}, fmt.Errorf("parse state: %w", err)
 	}
 	return s, nil
 }
 
-func (r *RecordReader) deliveries(sent Position) []Delivery {
+func (r *RecordReader) deliveries(sent Position, isFirst bool) []Delivery {
 	n := r.Array("open")
 	if n%3 != 0 || n/3 > MaxWindow {
 		r.fail("open")
@@ -94,7 +123,12 @@ func (r *RecordReader) deliveries(sent Position) []Delivery {
 	for i := range open {
 		step := Position(r.Uint("position", uint64(sent-last.Position)))
 		id := int64(last.PacketID) + r.Int("packet id")
-		d := Delivery{Position: last.Position + step, PacketID: uint16(id), Released: r.Bool("released")}
+		d := Delivery{Position: last.Position + step, PacketID: uint16(id)}
+		if isFirst {
+			d.setStage(stageOf(r.Bool("released")))
+		} else {
+			d.setStage(r.Uint("stage", stageReleased))
+		}
 		if i == 0 {
 			d.Position = sent - step
 		}
@@ -112,18 +146,33 @@ func (r *RecordReader) deliveries(sent Position) []Delivery {
 	return open
 }
 
-func (r *RecordReader) resting() []uint16 {
-	n := r.Array("resting ids")
+func (d *Delivery) setStage(stage uint64) {
+	d.QoS, d.Released = byte(stage), false
+	if stage == stageReleased {
+		d.QoS, d.Released = 2, true
+	}
+}
+
+// stageOf is the stage of a delivery of which it is known only whether it is released.
+func stageOf(released bool) uint64 {
+	if released {
+		return stageReleased
+	}
+	return 0
+}
+
+func (r *RecordReader) ids(field string) []uint16 {
+	n := r.Array(field)
 	if n == 0 {
 		return nil
 	}
 	if n > MaxWindow {
-		r.fail("resting ids")
+		r.fail(field)
 		return nil
 	}
 	ids := make([]uint16, n)
 	for i := range ids {
-		ids[i] = uint16(r.Uint("resting ids", MaxWindow))
+		ids[i] = uint16(r.Uint(field, MaxWindow))
 	}
 	return ids
 }

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +17,11 @@ func fullState() State {
 	return State{
 		Sent: 1_000_000_300, LastID: 3,
 		Open: []Delivery{
-			{1_000_000_000, 65_534, true}, {1_000_000_001, 65_535, false}, {1_000_000_002, 1, true},
-			{1_000_000_200, 2, false}, {1_000_000_300, 3, false},
+			{1_000_000_000, 65_534, 2, true}, {1_000_000_001, 65_535, 2, false}, {1_000_000_002, 1, 2, true},
+			{1_000_000_200, 2, 1, false}, {1_000_000_300, 3, 0, false},
 		},
-		Resting: []uint16{40_000, 65_534},
+		Releasing: []uint16{7, 49_151},
+		Resting:   []uint16{40_000, 65_534},
 	}
 }
 
@@ -56,10 +60,15 @@ func TestStateRandom(t *testing.T) {
 				break
 			}
 			p = next
-			s.Open = append(s.Open, Delivery{p, uint16(1 + r.IntN(65_535)), r.IntN(2) == 0})
+			d := Delivery{Position: p, PacketID: uint16(1 + r.IntN(65_535)), QoS: byte(r.IntN(3))}
+			d.Released = d.QoS == 2 && r.IntN(2) == 0
+			s.Open = append(s.Open, d)
 		}
 		for range r.IntN(4) * r.IntN(2) {
 			s.Resting = append(s.Resting, uint16(r.Uint32()))
+		}
+		for range r.IntN(4) * r.IntN(2) {
+			s.Releasing = append(s.Releasing, uint16(r.Uint32()))
 		}
 		s.Sent = max(p, Position(r.Uint64()>>r.IntN(64)))
 		b := AppendState([]byte("before"), s)[len("before"):]
@@ -76,26 +85,31 @@ func TestParseStateDamaged(t *testing.T) {
 		in    []byte
 	}{
 		{"record", nil},
-		{"version", raw(t, 0, 1, 1, []any{}, []any{})},
+		{"version", raw(t, 0, 1, 1, []any{}, []any{}, []any{})},
+		{"number of fields", raw(t, 2, 1, 1, []any{}, []any{})},
 		{"number of fields", raw(t, 1, 1, 1, []any{})},
-		{"sent", raw(t, 1, -1, 1, []any{}, []any{})},
-		{"last id", raw(t, 1, 1, 65_536, []any{}, []any{})},
-		{"open", raw(t, 1, 1, 1, nil, []any{})},
-		{"open", raw(t, 1, 1, 1, []any{0, 1}, []any{})},
-		{"open", []byte{0x95, 1, 1, 1, 0xdd, 0xff, 0xff, 0xff, 0xff}},
-		{"position", raw(t, 1, 9, 1, []any{9, 1, false}, []any{})},                  // at 0
-		{"position", raw(t, 1, 9, 1, []any{10, 1, false}, []any{})},                 // below 0
-		{"position", raw(t, 1, 9, 1, []any{2, 1, false, 0, 1, false}, []any{})},     // twice
-		{"position", raw(t, 1, 9, 1, []any{2, 1, false, 3, 1, false}, []any{})},     // above sent
-		{"position", raw(t, 1, 9, 1, []any{2, 1, false, below, 1, false}, []any{})}, // back
-		{"packet id", raw(t, 1, 9, 1, []any{2, 0, false}, []any{})},
-		{"packet id", raw(t, 1, 9, 1, []any{2, 65_536, false}, []any{})},
-		{"packet id", raw(t, 1, 9, 1, []any{2, 5, false, 1, -5, false}, []any{})},
-		{"packet id", raw(t, 1, 9, 1, []any{2, 5, false, 1, int64(math.MaxInt64), false}, []any{})},
-		{"released", raw(t, 1, 9, 1, []any{2, 5, nil}, []any{})},
-		{"resting ids", raw(t, 1, 9, 1, []any{}, []any{-1})},
-		{"resting ids", raw(t, 1, 9, 1, []any{}, "ids")},
-		{"bytes after the record", append(raw(t, 1, 1, 1, []any{}, []any{}), 0)},
+		{"sent", raw(t, 2, -1, 1, []any{}, []any{}, []any{})},
+		{"last id", raw(t, 2, 1, 65_536, []any{}, []any{}, []any{})},
+		{"open", raw(t, 2, 1, 1, nil, []any{}, []any{})},
+		{"open", raw(t, 2, 1, 1, []any{0, 1}, []any{}, []any{})},
+		{"open", []byte{0x96, 2, 1, 1, 0xdd, 0xff, 0xff, 0xff, 0xff}},
+		{"position", raw(t, 2, 9, 1, []any{9, 1, 1}, []any{}, []any{})},              // at 0
+		{"position", raw(t, 2, 9, 1, []any{10, 1, 1}, []any{}, []any{})},             // below 0
+		{"position", raw(t, 2, 9, 1, []any{2, 1, 1, 0, 1, 1}, []any{}, []any{})},     // twice
+		{"position", raw(t, 2, 9, 1, []any{2, 1, 1, 3, 1, 1}, []any{}, []any{})},     // above sent
+		{"position", raw(t, 2, 9, 1, []any{2, 1, 1, below, 1, 1}, []any{}, []any{})}, // back
+		{"packet id", raw(t, 2, 9, 1, []any{2, 0, 1}, []any{}, []any{})},
+		{"packet id", raw(t, 2, 9, 1, []any{2, 65_536, 1}, []any{}, []any{})},
+		{"packet id", raw(t, 2, 9, 1, []any{2, 5, 1, 1, -5, 1}, []any{}, []any{})},
+		{"packet id", raw(t, 2, 9, 1, []any{2, 5, 1, 1, int64(math.MaxInt64), 1}, []any{}, []any{})},
+		{"stage", raw(t, 2, 9, 1, []any{2, 5, 4}, []any{}, []any{})},
+		{"stage", raw(t, 2, 9, 1, []any{2, 5, true}, []any{}, []any{})},
+		{"released", raw(t, 1, 9, 1, []any{2, 5, 1}, []any{})},
+		{"resting ids", raw(t, 2, 9, 1, []any{}, []any{-1}, []any{})},
+		{"resting ids", raw(t, 2, 9, 1, []any{}, "ids", []any{})},
+		{"releasing ids", raw(t, 2, 9, 1, []any{}, []any{}, []any{-1})},
+		{"releasing ids", raw(t, 2, 9, 1, []any{}, []any{}, "ids")},
+		{"bytes after the record", append(raw(t, 2, 1, 1, []any{}, []any{}, []any{}), 0)},
 	} {
 		s, err := ParseState(c.in)
 		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.field+":") || !reflect.DeepEqual(s, State{}) {
@@ -104,9 +118,33 @@ func TestParseStateDamaged(t *testing.T) {
 	}
 }
 
+// What an earlier version has stored is read: of what is not released it has not said
+// at which QoS it is.
+func TestParseStateOfFirstVersion(t *testing.T) {
+	want := fullState()
+	want.Releasing = nil
+	for i := range want.Open {
+		if !want.Open[i].Released {
+			want.Open[i].QoS = 0
+		}
+	}
+	b, err := os.ReadFile(filepath.Join("testdata", "state-1.msgpack"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := append(slices.Clone(b), 0xc0)
+	later[0]++ // a field that is not known
+	for _, b := range [][]byte{b, later} {
+		if got, err := ParseState(b); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+}
+
 func FuzzParseState(f *testing.F) {
 	f.Add(AppendState(nil, State{}))
 	f.Add(AppendState(nil, fullState()))
+	f.Add([]byte{0x95, 1, 9, 6, 0x93, 2, 5, 0xc2, 0x91, 4})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := ParseState(b)
 		if err != nil {

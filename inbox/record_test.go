@@ -292,7 +292,7 @@ func TestParseRecordsOfLaterVersions(t *testing.T) {
 	if err != nil || e.Topic != "topic" || len(e.UserProperties) != 1 || !e.Deleted {
 		t.Errorf("with new fields: %+v, %v", e, err)
 	}
-	s, err := ParseState(raw(t, 1, 9, 3, []any{1, 2, false}, []int{}, "new"))
+	s, err := ParseState(raw(t, 2, 9, 3, []any{1, 2, 1}, []int{}, []int{}, "new"))
 	if err != nil || s.Sent != 9 || len(s.Open) != 1 {
 		t.Errorf("with new fields: %+v, %v", s, err)
 	}
@@ -302,8 +302,8 @@ func TestParseRecordsOfLaterVersions(t *testing.T) {
 	if _, err := ParseEnvelope(raw(t, 300)); !errors.Is(err, ErrNewer) {
 		t.Errorf("version 300, short: %v", err)
 	}
-	if _, err := ParseState(raw(t, 2)); !errors.Is(err, ErrNewer) {
-		t.Errorf("version 2, short: %v", err)
+	if _, err := ParseState(raw(t, 3)); !errors.Is(err, ErrNewer) {
+		t.Errorf("version 3, short: %v", err)
 	}
 }
 

@@ -96,6 +96,10 @@ type Store interface {
 	// Sessions yields every session, connected or not, in no particular order.
 	Sessions(ctx context.Context) iter.Seq2[Session, error]
 
+	// ID returns what the ids of the store's messages have as [MessageID.Store]. It stays, over
+	// restarts too.
+	ID() uint32
+
 	// Close waits for what was handed over, stores it, and releases everything.
 	// Operations that come later get ErrClosed.
 	Close() error
@@ -134,16 +138,18 @@ type OpenOptions struct {
 	// Mode is how the receiver is served, from now on. In pull mode Next begins
 	// behind what is stored when the inbox is opened, and that waits for
 	// [Puller.Pull]; in push mode Next has that too, but for what was acknowledged
-	// meanwhile. If something is open then, Next waits until a state is saved in which
-	// nothing is, and goes back to positions before State().Sent. A state that still has that
-	// Sent and the packet id given last finishes nothing of what Next returned since.
+	// meanwhile. If any of it is left, and something is open, Next waits until a state is
+	// saved in which nothing is, and goes back to positions before State().Sent. A state
+	// that still has that Sent and the packet id given last finishes nothing of what Next
+	// returned since.
 	Mode Mode
 
 	// From has everything behind it that is still kept be unread again, and
 	// delivered again: for a receiver that has lost its memory. What was on
-	// its way to it is forgotten. What is unread in front of it stays so. Position 0
-	// without anything else, in a Bound that is not nil, is for everything. Open returns
-	// ErrUnknownID, and changes nothing, for an id that no message of the store has had.
+	// its way to it is forgotten, but for packet ids: see [State.Withdraw]. What is
+	// unread in front of it stays so. Position 0 without anything else, in a Bound that is
+	// not nil, is for everything. Open returns ErrUnknownID, and changes nothing, for an id
+	// that no message of the store has had.
 	From *Bound
 
 	// State returns what [Inbox.Save] stores. The engine calls it on its own
@@ -174,7 +180,9 @@ type Ending struct {
 // Inbox is one receiver's messages, held by one owner at a time. Next may be
 // called by one goroutine at a time, everything else concurrently.
 type Inbox interface {
-	// State returns the delivery state as it was when the inbox was opened.
+	// State returns the delivery state as it was when the inbox was opened: as it was saved,
+	// but that the engine may have withdrawn deliveries whose messages are gone, see
+	// [State.Withdraw]. No packet id that the receiver may hold is lost.
 	State() State
 
 	// Mode returns how the receiver is served: never ModeKept.
@@ -217,8 +225,10 @@ type Inbox interface {
 	// Next returns the entries after the last one it returned (at first: after
 	// State().Sent), in order, each once: at least one, at most max (which is
 	// at least 1), and no more than maxBytes in all ([Envelope.Size]) unless
-	// the first alone is larger. It waits until there is one. Expired entries are returned too,
-	// unless they have been for so long that the engine has forgotten them.
+	// the first alone is larger. It waits until there is one. A context that has
+	// ended keeps it from waiting, not from returning what there is. Expired entries
+	// are returned too, unless they have been for so long that the engine has forgotten
+	// them.
 	// Errors: the context's, ErrFenced, ErrClosed, ErrDamaged.
 	//
 	// The slice is the caller's; the envelopes are shared.
@@ -228,6 +238,13 @@ type Inbox interface {
 	// that no longer exist. It does not move Next. Of a session that ends with
 	// its link, which is never resumed, it need not find any.
 	Read(ctx context.Context, at []Position) ([]Entry, error)
+
+	// Withdrawn returns a number that has grown when [Puller.Acknowledge], [Archive.Delete] or
+	// [Archive.Erase] returns and has taken away something that Next may have returned. A
+	// Next or Read that is called after the number was read does not return what was taken
+	// away by then. It may grow for less, and need not for a session that ends with its
+	// link. Any goroutine may call it. Cost: two atomic loads at most.
+	Withdrawn() uint64
 
 	// Save stores the delivery state; with it goes the permission to forget
 	// every entry that is neither open nor after State.Sent. Without done it is
@@ -252,12 +269,13 @@ type Inbox interface {
 	Complete(id uint16, done func(known bool, err error))
 
 	// Give moves entries of this inbox, the one of a group, to the end of the inbox
-	// of a member, which must be of the same store: for each there is a new entry
-	// with the same message and the grant given here. They must be open in the
-	// state of this inbox, ascending, and their messages unchanged. When done
-	// gets nil, called under the rules of Append's, that is on stable storage as
-	// one step, and the entries are gone from this inbox, though Read may find them
-	// for a while: a state that is saved later is stored as if they were not open.
+	// of a member, which must be of the same store: for each, unless its message was
+	// deleted meanwhile, there is a new entry with the same message and the grant given
+	// here. They must be open in the state of this inbox, ascending, and their messages
+	// unchanged. When done gets nil, called under the rules of Append's, that is on
+	// stable storage as one step, and the entries are gone from this inbox, though Read
+	// may find them for a while: a state that is saved later is stored as if they were
+	// not open.
 	//
 	// Errors: ErrFenced if one of the inboxes is no more its owner's, ErrFull,
 	// ErrClosed. Then all entries are where they were.
@@ -275,24 +293,4 @@ type Entry struct {
 	Envelope *Envelope
 	Grant
 	Lost *Gap // what the receiver has lost before this message since it got the one before; nil for nothing
-}
-
-// State is how far the delivery of one inbox has come. It is all that a
-// receiver costs beside its entries: an entry up to Sent that is not Open is
-// finished, whatever the order in which entries were acknowledged.
-type State struct {
-	Sent   Position   // every entry up to here has been handed out
-	LastID uint16     // the packet id given last, 0 if none was
-	Open   []Delivery // handed out and not finished, ascending by position
-
-	// Resting are packet ids that are passed over though they may be free, so
-	// that after a crash the same entries get the same ids. Usually none.
-	Resting []uint16
-}
-
-// Delivery is one message on its way to its receiver.
-type Delivery struct {
-	Position Position
-	PacketID uint16
-	Released bool // QoS 2: received by the receiver, PUBREL is due, PUBCOMP is awaited
 }

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -13,7 +14,7 @@ import (
 func sendAll(w *Window, p Position, n int) []uint16 {
 	ids := make([]uint16, n)
 	for i := range ids {
-		ids[i] = w.Send(p + Position(i))
+		ids[i] = w.Send(p+Position(i), 1)
 	}
 	return ids
 }
@@ -72,7 +73,9 @@ func TestWindowAcknowledgements(t *testing.T) {
 
 func TestWindowReleaseDropSkip(t *testing.T) {
 	w := NewWindow(10, State{})
-	sendAll(w, 10, 4)
+	for p := range Position(4) {
+		w.Send(10+p, 2)
+	}
 	if !w.Release(2) || w.Release(7) {
 		t.Error("release must know id 2 and not id 7")
 	}
@@ -80,10 +83,10 @@ func TestWindowReleaseDropSkip(t *testing.T) {
 		t.Error("drop must know position 12, once")
 	}
 	w.Skip(20)
-	if id := w.Send(21); id != 6 {
+	if id := w.Send(21, 1); id != 6 {
 		t.Errorf("id %d after one that was skipped, want 6", id)
 	}
-	want := State{Sent: 21, LastID: 6, Open: []Delivery{{10, 1, false}, {11, 2, true}, {13, 4, false}, {21, 6, false}}}
+	want := State{Sent: 21, LastID: 6, Open: []Delivery{{10, 1, 2, false}, {11, 2, 2, true}, {13, 4, 2, false}, {21, 6, 1, false}}}
 	if got := w.State(); !reflect.DeepEqual(got, want) {
 		t.Errorf("state\n got %+v\nwant %+v", got, want)
 	}
@@ -92,18 +95,58 @@ func TestWindowReleaseDropSkip(t *testing.T) {
 	}
 }
 
+// What is withdrawn leaves its packet id behind where the receiver may hold it.
+func TestWindowWithdraw(t *testing.T) {
+	w := NewWindow(5, State{Sent: 4, LastID: 4, Open: []Delivery{{1, 1, 0, false}, {2, 2, 1, false}, {3, 3, 2, false}, {4, 4, 2, true}}})
+	for p, want := range []bool{false, true, true, true, true, false} {
+		if _, ok := w.Withdraw(Position(p)); ok != want {
+			t.Errorf("position %d was open: %v", p, ok)
+		}
+	}
+	if got := w.Releasing(); !slices.Equal(got, []uint16{1, 3, 4}) || len(w.Open()) > 0 || w.Room() != 2 {
+		t.Fatalf("releasing %v, open %v, room %d", got, w.Open(), w.Room())
+	}
+	again := NewWindow(5, w.State())
+	if !again.Release(3) || again.Release(2) || again.Room() != 2 {
+		t.Errorf("id 3 must be known, and id 2 not; room %d", again.Room())
+	}
+	for p := Position(5); p < 5+2*MaxPacketID; p++ {
+		id := again.Send(p, 2)
+		if slices.Contains(again.Releasing(), id) {
+			t.Fatalf("position %d got id %d, which is releasing", p, id)
+		}
+		again.Ack(id)
+	}
+	if d, ok := again.Ack(3); !ok || d != (Delivery{PacketID: 3, QoS: 2, Released: true}) {
+		t.Errorf("acknowledged %+v, %v", d, ok)
+	}
+	if _, ok := again.Ack(3); ok || again.Room() != 3 {
+		t.Errorf("id 3 is known after it was acknowledged, or takes room: %d", again.Room())
+	}
+	if !slices.Equal(w.Releasing(), []uint16{1, 3, 4}) {
+		t.Error("a window has written to the state it was made of")
+	}
+
+	s := State{Sent: 4, Open: []Delivery{{1, 1, 0, false}, {2, 2, 1, false}, {3, 3, 2, false}, {4, 4, 2, true}}, Releasing: []uint16{9}}
+	s.Withdraw(func(d Delivery) bool { return d.Position != 3 })
+	want := State{Sent: 4, Open: []Delivery{{3, 3, 2, false}}, Releasing: []uint16{9, 1, 4}}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("state\n got %+v\nwant %+v", s, want)
+	}
+}
+
 // One receiver leaves its first message open and acknowledges 66,000 others.
 func TestWindowPassesOverOpenIDs(t *testing.T) {
 	w := NewWindow(10, State{})
-	first := w.Send(1)
+	first := w.Send(1, 1)
 	for p := Position(2); p <= 66_001; p++ {
-		id := w.Send(p)
+		id := w.Send(p, 1)
 		if id == first || id == 0 {
 			t.Fatalf("position %d got id %d while it was open", p, id)
 		}
 		w.Ack(id)
 	}
-	if got := w.Open(); !slices.Equal(got, []Delivery{{1, first, false}}) {
+	if got := w.Open(); !slices.Equal(got, []Delivery{{1, first, 1, false}}) {
 		t.Fatalf("open: %v", got)
 	}
 	if got := w.State().LastID; got != 66_001-MaxPacketID+1 {
@@ -112,7 +155,7 @@ func TestWindowPassesOverOpenIDs(t *testing.T) {
 
 	// Once free, the id comes back, with the turn after the next at the latest.
 	w.Ack(first)
-	for p := Position(70_000); w.Send(p) != first; p++ {
+	for p := Position(70_000); w.Send(p, 1) != first; p++ {
 		w.Ack(w.State().LastID)
 		if p > 70_000+2*MaxPacketID {
 			t.Fatal("the id was free for two turns and did not come back")
@@ -138,7 +181,7 @@ func TestWindowLargest(t *testing.T) {
 			w.Ack(d.PacketID)
 			delete(open, d.PacketID)
 		}
-		id := w.Send(p)
+		id := w.Send(p, 1)
 		if open[id] || id == 0 {
 			t.Fatalf("position %d got id %d while it was open", p, id)
 		}
@@ -175,7 +218,7 @@ func TestWindowOfIDsAboveItsOwn(t *testing.T) {
 		w := NewWindow(20, s)
 		given := map[uint16]int{}
 		for p := Position(11); p < 11+3*MaxPacketID; p++ {
-			id := w.Send(p)
+			id := w.Send(p, 1)
 			given[id]++
 			w.Ack(id)
 		}
@@ -196,7 +239,7 @@ func TestWindowOfIDsAboveItsOwn(t *testing.T) {
 }
 
 func TestWindowOfMoreThanItsSize(t *testing.T) {
-	open := []Delivery{{5, 65_534, true}, {6, 65_535, false}, {9, 1, false}, {10, 2, false}}
+	open := []Delivery{{5, 65_534, 2, true}, {6, 65_535, 1, false}, {9, 1, 1, false}, {10, 2, 2, false}}
 	w := NewWindow(2, State{Sent: 12, LastID: 3, Open: open})
 	if w.Room() != 0 || w.Len() != 4 || !slices.Equal(w.Open(), open) {
 		t.Fatalf("room %d, open %v", w.Room(), w.Open())
@@ -211,10 +254,10 @@ func TestWindowOfMoreThanItsSize(t *testing.T) {
 	if w.Room() != 1 {
 		t.Errorf("room %d with 1 open of 2", w.Room())
 	}
-	if id := w.Send(13); id != 4 {
+	if id := w.Send(13, 1); id != 4 {
 		t.Errorf("id %d after last id 3", id)
 	}
-	if open[0] != (Delivery{5, 65_534, true}) || open[3] != (Delivery{10, 2, false}) {
+	if open[0] != (Delivery{5, 65_534, 2, true}) || open[3] != (Delivery{10, 2, 2, false}) {
 		t.Errorf("the window wrote to the state it was made of: %v", open)
 	}
 }
@@ -225,8 +268,8 @@ func TestWindowStateIsACopy(t *testing.T) {
 	s := w.State()
 	w.Ack(1)
 	w.Release(2)
-	w.Send(4)
-	want := State{Sent: 3, LastID: 3, Open: []Delivery{{1, 1, false}, {2, 2, false}, {3, 3, false}}}
+	w.Send(4, 1)
+	want := State{Sent: 3, LastID: 3, Open: []Delivery{{1, 1, 1, false}, {2, 2, 1, false}, {3, 3, 1, false}}}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("state changed to %+v", s)
 	}
@@ -238,7 +281,8 @@ type windowModel struct {
 	size  int
 	sent  Position
 	open  map[uint16]Delivery
-	freed map[uint16]int // how many ids had come up when it was finished
+	held  map[uint16]bool // releasing
+	freed map[uint16]int  // how many ids had come up when it was finished
 	last  uint16
 	up    int // how many ids have come up
 }
@@ -246,8 +290,8 @@ type windowModel struct {
 // took checks the id that the window gave after the last one.
 func (m *windowModel) took(t *testing.T, id uint16) {
 	t.Helper()
-	if _, open := m.open[id]; open || id == 0 {
-		t.Fatalf("id %d was given while it was open", id)
+	if _, open := m.open[id]; open || m.held[id] || id == 0 {
+		t.Fatalf("id %d was given while it was taken", id)
 	}
 	for m.last != id {
 		if m.last++; m.last > MaxPacketID {
@@ -255,7 +299,7 @@ func (m *windowModel) took(t *testing.T, id uint16) {
 		}
 		m.up++
 		_, open := m.open[m.last]
-		if freed, ok := m.freed[m.last]; m.last != id && !open && (!ok || m.up-freed > MaxPacketID) {
+		if freed, ok := m.freed[m.last]; m.last != id && !open && !m.held[m.last] && (!ok || m.up-freed > MaxPacketID) {
 			t.Fatalf("id %d was passed over although it was free for a turn", m.last)
 		}
 	}
@@ -263,6 +307,7 @@ func (m *windowModel) took(t *testing.T, id uint16) {
 
 func (m *windowModel) finish(id uint16) {
 	delete(m.open, id)
+	delete(m.held, id)
 	m.freed[id] = m.up
 }
 
@@ -273,8 +318,12 @@ func (m *windowModel) check(t *testing.T, w *Window) {
 		open = append(open, d)
 	}
 	slices.SortFunc(open, func(a, b Delivery) int { return int(a.Position) - int(b.Position) })
-	if !slices.Equal(w.Open(), open) || w.Room() != max(m.size-len(open), 0) {
-		t.Fatalf("room %d, open %v\nwant room %d, open %v", w.Room(), w.Open(), m.size-len(open), open)
+	room := m.size - len(open) - len(m.held)
+	if !slices.Equal(w.Open(), open) || w.Room() != max(room, 0) {
+		t.Fatalf("room %d, open %v\nwant room %d, open %v", w.Room(), w.Open(), room, open)
+	}
+	if held := slices.Sorted(maps.Keys(m.held)); !slices.Equal(slices.Sorted(slices.Values(w.Releasing())), held) {
+		t.Fatalf("releasing %v, want %v", w.Releasing(), held)
 	}
 	if s := w.State(); s.Sent != m.sent || s.LastID != m.last {
 		t.Fatalf("state %+v, want sent %d and last id %d", s, m.sent, m.last)
@@ -287,7 +336,7 @@ func TestWindowRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, size := range []int{1, 2, 7, 100, 3000} {
 		w := NewWindow(size, State{})
-		m := windowModel{size: size, open: map[uint16]Delivery{}, freed: map[uint16]int{}}
+		m := windowModel{size: size, open: map[uint16]Delivery{}, held: map[uint16]bool{}, freed: map[uint16]int{}}
 		for step := range 200_000 {
 			some := func() Delivery { // an open one: often the first, the last, or stuck near the start
 				open := w.Open()
@@ -296,14 +345,15 @@ func TestWindowRandom(t *testing.T) {
 			switch op := r.IntN(100); {
 			case op < 45 && w.Room() > 0:
 				m.sent += Position(1 + r.IntN(3))
-				id := w.Send(m.sent)
+				qos := byte(1 + r.IntN(2))
+				id := w.Send(m.sent, qos)
 				m.took(t, id)
-				m.open[id] = Delivery{Position: m.sent, PacketID: id}
+				m.open[id] = Delivery{Position: m.sent, PacketID: id, QoS: qos}
 			case op < 50:
 				m.sent += Position(1 + r.IntN(3))
 				w.Skip(m.sent)
 				m.took(t, w.State().LastID)
-			case op < 90 && w.Len() > 0:
+			case op < 90 && len(w.Open()) > 0:
 				want := some()
 				if d, ok := w.Ack(want.PacketID); !ok || d != want {
 					t.Fatalf("ack %v: %v, %v", want, d, ok)
@@ -311,19 +361,34 @@ func TestWindowRandom(t *testing.T) {
 				m.finish(want.PacketID)
 			case op < 92:
 				id := uint16(r.IntN(1 << 16))
+				if held := w.Releasing(); len(held) > 0 && r.IntN(4) > 0 {
+					id = held[r.IntN(len(held))]
+				}
 				_, want := m.open[id]
+				want = want || m.held[id]
 				if _, ok := w.Ack(id); ok != want {
 					t.Fatalf("ack %d known: %v, want %v", id, ok, want)
 				}
 				if want {
 					m.finish(id)
 				}
-			case op < 95 && w.Len() > 0:
+			case op < 95 && len(w.Open()) > 0:
+				if d := some(); d.QoS == 2 {
+					w.Release(d.PacketID)
+					d.Released = true
+					m.open[d.PacketID] = d
+				}
+			case op < 96 && len(w.Open()) > 0:
 				d := some()
-				w.Release(d.PacketID)
-				d.Released = true
-				m.open[d.PacketID] = d
-			case op < 97 && w.Len() > 0:
+				if got, ok := w.Withdraw(d.Position); !ok || got != d {
+					t.Fatalf("withdraw %v: %v, %v", d, got, ok)
+				}
+				m.finish(d.PacketID)
+				if d.QoS == 2 {
+					delete(m.freed, d.PacketID)
+					m.held[d.PacketID] = true
+				}
+			case op < 97 && len(w.Open()) > 0:
 				d := some()
 				if w.Drop(d.Position+1<<40) || !w.Drop(d.Position) {
 					t.Fatalf("drop %v", d)
@@ -361,7 +426,11 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 			id := (int(start.LastID) + []int{1, halfTurn - 8}[r.IntN(2)] + r.IntN(200)) % (MaxPacketID + 1)
 			if id := uint16(id); !taken[id] {
 				taken[id] = true
-				start.Open = append(start.Open, Delivery{Position: Position(i + 1), PacketID: id})
+				if d := (Delivery{Position: Position(i + 1), PacketID: id}); r.IntN(4) > 0 {
+					start.Open = append(start.Open, d)
+				} else {
+					start.Releasing = append(start.Releasing, id)
+				}
 			}
 		}
 		w, p := NewWindow(MaxWindow, start), start.Sent
@@ -376,14 +445,18 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 			if r.IntN(20) == 0 {
 				w.Skip(p)
 			} else {
-				w.Send(p)
+				w.Send(p, 1)
 			}
 			ids = append(ids, w.lastID)
-			for w.Len() > 20 && r.IntN(20) > 0 || w.Len() > 0 && r.IntN(2) == 0 {
-				w.Ack(w.Open()[w.Len()-1-r.IntN(min(w.Len(), 8))].PacketID)
+			for n := len(w.Open()); n > 20 && r.IntN(20) > 0 || n > 0 && r.IntN(2) == 0; n = len(w.Open()) {
+				w.Ack(w.Open()[n-1-r.IntN(min(n, 8))].PacketID)
 			}
-			if w.Len() > 0 && r.IntN(patience) == 0 {
-				w.Ack(w.Open()[0].PacketID) // an old one
+			if len(w.Open()) > 0 && r.IntN(patience) == 0 {
+				if old := w.Open()[0]; r.IntN(2) == 0 {
+					w.Ack(old.PacketID)
+				} else {
+					w.Withdraw(old.Position) // its id stays taken
+				}
 			}
 		}
 		for range 10 {
@@ -398,12 +471,12 @@ func TestWindowGivesTheSameIDsAgain(t *testing.T) {
 				if p := 101 + Position(i); r.IntN(20) == 0 {
 					again.Skip(p)
 				} else {
-					again.Send(p)
+					again.Send(p, 1)
 				}
 				if got := again.lastID; got != ids[i] {
 					t.Fatalf("from last id %d: entry %d got id %d, had %d before", s.LastID, i, got, ids[i])
 				}
-				if r.IntN(10) == 0 && again.Len() > 0 {
+				if r.IntN(10) == 0 && len(again.Open()) > 0 {
 					again.Ack(again.Open()[0].PacketID)
 				}
 			}
@@ -419,7 +492,7 @@ func TestWindowAllocatesNothing(t *testing.T) {
 				w.Ack(w.Open()[0].PacketID)
 			}
 			p++
-			w.Send(p)
+			w.Send(p, 1)
 		}
 		for range 4 * size {
 			send()
@@ -440,7 +513,7 @@ func BenchmarkWindow(b *testing.B) {
 					w.Ack(w.Open()[0].PacketID)
 				}
 				p++
-				w.Send(p)
+				w.Send(p, 1)
 			}
 		})
 	}
@@ -453,7 +526,7 @@ func BenchmarkWindow(b *testing.B) {
 			for b.Loop() {
 				w.Ack(w.Open()[w.Len()-1].PacketID)
 				p++
-				w.Send(p)
+				w.Send(p, 1)
 			}
 		})
 	}

@@ -21,8 +21,8 @@ import (
 
 // The longest waits for a broker to serve and to stop.
 const (
-	startDeadline = 30 * time.Second
-	stopDeadline  = 30 * time.Second
+	startDeadline = 2 * time.Minute
+	stopDeadline  = 2 * time.Minute
 )
 
 // Options say how the broker is started. The zero value starts the binary under
@@ -32,6 +32,7 @@ type Options struct {
 	Args      []string // further arguments
 	Env       []string // further environment, KEY=value
 	WebSocket bool     // listens for WebSockets too
+	HTTP      bool     // and for HTTP
 
 	// Command starts another broker instead, for comparison. In its words
 	// {address}, {port} and {data} are replaced.
@@ -42,6 +43,7 @@ type Options struct {
 type Broker struct {
 	Address   string // host:port of the MQTT listener
 	WebSocket string // host:port of the WebSocket listener; empty without one
+	HTTP      string // host:port of the HTTP listener; empty without one
 	Data      string // the data directory
 
 	t       testing.TB
@@ -64,6 +66,10 @@ func Start(t testing.TB, o Options) *Broker {
 	if o.WebSocket {
 		b.WebSocket = net.JoinHostPort("127.0.0.1", freePort(t))
 		o.Args = append([]string{"--ws", b.WebSocket}, o.Args...)
+	}
+	if o.HTTP {
+		b.HTTP = net.JoinHostPort("127.0.0.1", freePort(t))
+		o.Args = append([]string{"--http", b.HTTP}, o.Args...)
 	}
 	port := freePort(t)
 	b.Address = net.JoinHostPort("127.0.0.1", port)
@@ -230,22 +236,38 @@ func ends(log string, n int) string {
 }
 
 // freePort returns a port below those that the system gives to outgoing links,
-// so that it is still free after the broker was killed.
+// so that it is still free after the broker was killed. Until the test ends no other
+// test gets it, in whatever process: the UDP port of that number is taken meanwhile.
 func freePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		port := fmt.Sprint(20000 + rand.IntN(12000)) //nolint:gosec // any will do
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
-		if err != nil {
-			continue
+		if claim(t, net.JoinHostPort("127.0.0.1", port)) {
+			return port
 		}
-		if err := l.Close(); err != nil {
-			t.Fatalf("close the listener: %v", err)
-		}
-		return port
 	}
 	t.Fatal("no free port found")
 	return ""
+}
+
+// claim takes an address for a broker that this test will start, and reports whether it
+// was to be had.
+func claim(t testing.TB, address string) bool {
+	t.Helper()
+	claimed, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return false
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		_ = claimed.Close() // nothing was sent
+		return false
+	}
+	if err := l.Close(); err != nil {
+		t.Fatalf("close the listener: %v", err)
+	}
+	t.Cleanup(func() { _ = claimed.Close() })
+	return true
 }
 
 // logBuffer collects what a process prints.

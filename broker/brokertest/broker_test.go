@@ -32,3 +32,13 @@ func TestStopEndsWithSuccess(t *testing.T) {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
+
+// While a broker is down, or about to start, its port is no other broker's.
+func TestPortsAreOneBrokersAlone(t *testing.T) {
+	b := brokertest.Start(t, brokertest.Options{})
+	b.Kill()
+	if brokertest.Claim(t, b.Address) {
+		t.Error("another broker gets the port of one that was killed")
+	}
+	b.Restart()
+}

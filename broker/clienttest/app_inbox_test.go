@@ -46,10 +46,16 @@ func TestJavaScriptReadsItsInbox(t *testing.T) {
 	if n != 0 {
 		t.Errorf("%d that were acknowledged are acknowledged again", n)
 	}
+	tablet := connectAppOf(t, b, "alice", "alice-tablet", t.TempDir())
 	a.do("ack", with{"request": pull.AckRequest{Sender: "bob"}}, &n)
 	if n != 5 {
 		t.Errorf("%d are acknowledged, want 5", n)
 	}
+	var notice pull.Notice
+	if tablet.do("told", nil, &notice); !slices.Equal(notice.Clients, []string{"alice"}) {
+		t.Errorf("the other device is told %+v", notice)
+	}
+	tablet.end()
 
 	var history []pull.Message
 	a.do("history", with{"request": pull.HistoryRequest{Topic: "chat/+", Limit: 4}, "stop": 14}, &history)
@@ -79,7 +85,12 @@ func TestJavaScriptReadsItsInbox(t *testing.T) {
 	if m := history[0]; m.ID != receipt.ID || !m.Deleted {
 		t.Errorf("deleted: %+v", m)
 	}
+	var modes [2]string
+	a.do("mode", nil, &modes[0])
 	a.do("setMode", with{"mode": "push"}, nil)
+	if a.do("mode", nil, &modes[1]); modes != [2]string{pull.ModePull, pull.ModePush} {
+		t.Errorf("the mode is %q and then %q", modes[0], modes[1])
+	}
 	a.end()
 }
 

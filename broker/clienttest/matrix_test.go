@@ -95,7 +95,7 @@ func receiver(x visitor, qos byte) string { return fmt.Sprintf("receiver-%s-%d",
 func topicOf(x visitor, qos byte) string { return fmt.Sprintf("from/%s/%d", x.name, qos) }
 
 // deadline bounds one visit.
-const deadline = time.Minute
+const deadline = 3 * time.Minute
 
 // each makes a visit with every library and QoS, several at a time.
 func each(t *testing.T, name string, all []visitor, plan func(t *testing.T, x visitor, qos byte) visit) {

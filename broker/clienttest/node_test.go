@@ -61,11 +61,18 @@ func startApp(t *testing.T) *app {
 	return a
 }
 
-// connectApp starts an app that has its things in a directory, and connects it.
+// connectApp starts an app that has its things in a directory, and connects it,
+// as a user of the same name.
 func connectApp(t *testing.T, b *brokertest.Broker, id, dir string) *app {
 	t.Helper()
+	return connectAppOf(t, b, id, id, dir)
+}
+
+// connectAppOf does that for another device of a user.
+func connectAppOf(t *testing.T, b *brokertest.Broker, user, id, dir string) *app {
+	t.Helper()
 	a := startApp(t)
-	a.do("connect", with{"url": "ws://" + b.WebSocket, "id": id, "dir": dir, "mode": "pull"}, nil)
+	a.do("connect", with{"url": "ws://" + b.WebSocket, "id": id, "user": user, "dir": dir, "mode": "pull"}, nil)
 	return a
 }
 

@@ -25,8 +25,12 @@ import (
 // outbox, and the number to begin at, with spaces between.
 const publisherEnv = "CLIENTTEST_PUBLISHER"
 
+// ahead is how many numbers a publisher may print before any is read: few enough that its outbox
+// has room for them, however long the broker takes to be back.
+const ahead = 1000
+
 // publishUntilKilled adds one number after the other, prints each when it is added, and
-// sends them, until it is killed.
+// sends them, until it is killed. It reads a byte before each.
 func publishUntilKilled(how string) error {
 	words := strings.Split(how, " ")
 	begin, err := strconv.Atoi(words[2])
@@ -50,7 +54,11 @@ func publishUntilKilled(how string) error {
 		return err
 	}
 	go func() { fmt.Println("ended", outbox.Run(ctx, connection)) }()
+	leave := bufio.NewReader(os.Stdin)
 	for i := begin; ; i++ {
+		if _, err := leave.ReadByte(); err != nil {
+			return err
+		}
 		name := paho.UserProperty{Key: client.PropertyName, Value: fmt.Sprint(i)}
 		p := &paho.Publish{Topic: "chat/alice", QoS: 1, Payload: []byte(fmt.Sprint(i)), Properties: &paho.PublishProperties{User: paho.UserProperties{name}}}
 		if _, err := outbox.Add(p); err != nil {
@@ -87,7 +95,14 @@ func TestOutboxOverKillsOfBothSides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Write(make([]byte, ahead)); err != nil {
 			t.Fatal(err)
 		}
 		crash, stop := next+rand.IntN(50), next+50+rand.IntN(50)
@@ -99,6 +114,7 @@ func TestOutboxOverKillsOfBothSides(t *testing.T) {
 			if line != fmt.Sprintln(next) {
 				t.Fatalf("the publisher says %q after %d", line, next-1)
 			}
+			_, _ = in.Write([]byte{0}) // it may be dead
 			switch next++; next {
 			case crash + 1:
 				b.Crash()

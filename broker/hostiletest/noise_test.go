@@ -18,7 +18,7 @@ const (
 	noisy      = 8  // links at a time
 	packetsMax = 40 // on one link
 	noisyIDs   = 20 // client ids, so that links take over from each other
-	patience   = 5 * time.Second
+	patience   = time.Minute
 )
 
 // noise sends mutated and random packets on links of all versions. What a link's

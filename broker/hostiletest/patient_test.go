@@ -26,8 +26,8 @@ type patient struct {
 const (
 	spareGoroutines = 12       // of the storage engine, which come and go
 	spareMemory     = 32 << 20 // bytes, of its buffers
-	recovery        = 60 * time.Second
-	connectTimeout  = 2 * time.Second
+	recovery        = 3 * time.Minute
+	connectTimeout  = 5 * time.Second // others connect within it, on a busy machine too
 )
 
 // admit starts a broker and notes how it is when it is well.

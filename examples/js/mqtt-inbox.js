@@ -31,7 +31,8 @@
  * @typedef {{messages: Message[], gaps?: Gap[], next?: string, more: boolean, remaining?: Count}} Page
  *
  * @typedef {{id: string, time: string}} Mark
- * @typedef {Count & {sender?: string, topic?: string, oldest: Mark, newest: Mark}} Tally
+ * @typedef {Count & {sender?: string, topic?: string, oldest: Mark, newest: Mark, truncated?: boolean}} Tally
+ *   truncated: its name is larger than this client takes, and was left out
  * @typedef {Count & {position: string, senders: Tally[], topics: Tally[]}} Summary
  *
  * @typedef {object} PullRequest
@@ -45,6 +46,9 @@
  * @property {boolean} [ack] false acknowledges nothing
  *
  * @typedef {{ids?: string[], through?: string, sender?: string, topic?: string, all?: boolean}} AckRequest
+ *   through: a cursor, the position of a summary, or an id
+ *
+ * @typedef {{clients: string[], more?: boolean}} Notice whose inboxes have changed; with more, others too
  *
  * @typedef {object} Store where things are kept; localStorage is one. Promises may be returned.
  * @property {(key: string) => string | null | undefined | Promise<string | null | undefined>} getItem
@@ -64,6 +68,7 @@ export class InboxError extends Error {
 
 const prefix = '$inbox/'
 const answerEnd = '/answer'
+const noticeTopic = prefix + 'acknowledged'
 
 /** The broker takes no more requests of one connection at a time. */
 const mostRequests = 4
@@ -72,6 +77,7 @@ const mostRequests = 4
 export class Inbox {
   #client
   #timeout
+  #acknowledged
   /** @type {Map<string, {sent: boolean, send: () => void, answered: (payload: any) => void}>} */
   #pending = new Map()
   #running = 0
@@ -82,12 +88,15 @@ export class Inbox {
 
   /**
    * @param {any} client of MQTT.js, with protocolVersion 5
-   * @param {{timeout?: number}} [options] timeout of one answer, milliseconds
+   * @param {{timeout?: number, acknowledged?: (notice: Notice) => void}} [options] timeout of one
+   *   answer, milliseconds; acknowledged is told that messages were acknowledged over HTTP or by another
+   *   device of the same user, if the client has connected with the user property inbox-watch: on
    */
-  constructor(client, { timeout = 15_000 } = {}) {
+  constructor(client, { timeout = 15_000, acknowledged } = {}) {
     needVersion5(client)
     this.#client = client
     this.#timeout = timeout
+    this.#acknowledged = acknowledged
     client.on('message', this.#take)
     client.on('connect', this.#again)
   }
@@ -169,6 +178,11 @@ export class Inbox {
     return this.#ask('history', request)
   }
 
+  /** @returns {Promise<'push' | 'pull'>} how the session is served from its next connection on */
+  async mode() {
+    return (await this.#ask('mode', {})).mode
+  }
+
   /** @param {'push' | 'pull'} mode how the session is served from its next connection on */
   async setMode(mode) {
     await this.#ask('mode', { mode })
@@ -234,16 +248,17 @@ export class Inbox {
   }
 
   #take = (/** @type {string} */ topic, /** @type {any} */ payload, /** @type {any} */ packet) => {
+    if (topic === noticeTopic) this.#acknowledged?.(JSON.parse(textOf(payload)))
     const key = packet.properties?.correlationData
     if (isAnswer(topic) && key) this.#pending.get(textOf(key))?.answered(payload)
   }
 }
 
 /**
- * Whether a topic is that of an answer, which 'message' brings too, and which is not for the app.
+ * Whether a topic is that of an answer or a notice, which 'message' brings too, and which is not for the app.
  * @param {string} topic
  */
-export const isAnswer = (topic) => topic.startsWith(prefix) && topic.endsWith(answerEnd)
+export const isAnswer = (topic) => (topic.startsWith(prefix) && topic.endsWith(answerEnd)) || topic === noticeTopic
 
 /**
  * @param {(request: any) => Promise<Page>} ask

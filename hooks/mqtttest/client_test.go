@@ -1,6 +1,7 @@
 package mqtttest_test
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"slices"
@@ -13,31 +14,46 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 	"go.uber.org/goleak"
 
+	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a stock mochi server and returns its address.
+// serve starts a broker and returns its address. A stock server would not do: it takes a
+// read lock within the same read lock, when it is closed and with each acknowledgement, which
+// is a deadlock if something else comes in between.
 func serve(t *testing.T, hook mqtt.Hook, config any) string {
 	t.Helper()
+	store := memory.New(memory.Options{})
+	ours, err := hooks.New(store, hooks.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("make hook: %v", err)
+	}
 	server := mqtt.New(&mqtt.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err := server.AddHook(hook, config); err != nil {
-		t.Fatalf("add hook: %v", err)
+	if err := errors.Join(server.AddHook(hook, config), ours.Attach(server)); err != nil {
+		t.Fatalf("add hooks: %v", err)
 	}
 	link, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
-	if err := server.AddListener(listeners.NewNet("tcp", link)); err != nil {
+	if err := server.AddListener(ours.Listener(listeners.NewNet("tcp", link))); err != nil {
 		t.Fatalf("add listener: %v", err)
 	}
-	go func() {
-		if err := server.Serve(); err != nil {
-			t.Errorf("serve: %v", err)
+	if err := server.Serve(); err != nil {
+		t.Fatalf("serve: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("close: %v", err)
 		}
-	}()
-	t.Cleanup(func() { _ = server.Close() })
+		ours.Wait()
+		if err := store.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
 	return link.Addr().String()
 }
 

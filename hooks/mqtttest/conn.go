@@ -12,8 +12,9 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// Deadline bounds every wait and every write of this package.
-const Deadline = 10 * time.Second
+// Deadline bounds every wait and every write of this package. What takes so long on a busy
+// machine never comes.
+const Deadline = time.Minute
 
 // ErrRefused is in the error of [Open] if the broker answered with a CONNACK
 // whose code is not 0.

@@ -90,8 +90,8 @@ func (w *ackedWriter) turnTo(of pair, after inbox.Position, p *ackedPiece) {
 	if !w.at(it, of) {
 		it = w.down
 		it.Seek(ackedKey(w.incarnation, of, endless))
-		if w.at(it, of) && inbox.Position(keyNumber(it.Item().Key())) <= p.end() {
-			return // it is at hand already
+		if len(p.spans) > 0 && (!w.at(it, of) || inbox.Position(keyNumber(it.Item().Key())) <= p.end()) {
+			return // the last is at hand already
 		}
 	}
 	w.put(of, *p)
@@ -139,16 +139,24 @@ func (p *ackedPiece) next() inbox.Position {
 	return last + 1
 }
 
-// put writes a piece in the place of those that it was.
+// put writes a piece in the place of those that it was, in one transaction: after a crash
+// that has one of them and not the others, the spans would not be in order.
 func (w *ackedWriter) put(of pair, p ackedPiece) {
 	size := mostSpans
 	if len(p.spans) > mostSpans {
 		size /= 2
 	}
-	written := map[string]bool{}
+	var keys, records [][]byte
+	bytes := len(p.keys) * ackedKeyLength
 	for part := range slices.Chunk(p.spans, size) {
-		key := ackedKey(w.incarnation, of, part[len(part)-1].Through)
-		w.g.put(key, appendAcked(nil, part))
+		keys = append(keys, ackedKey(w.incarnation, of, part[len(part)-1].Through))
+		records = append(records, appendAcked(nil, part))
+		bytes += ackedKeyLength + len(records[len(records)-1])
+	}
+	w.g.together(len(keys)+len(p.keys), bytes)
+	written := map[string]bool{}
+	for i, key := range keys {
+		w.g.put(key, records[i])
 		written[string(key)] = true
 	}
 	for _, key := range p.keys {

@@ -10,8 +10,9 @@ import (
 )
 
 // Acknowledge implements [inbox.Puller]. It costs two commits that it shares with
-// whatever else is waiting, and a few searches for each sender and topic that is meant,
-// or reading the messages. That is done by one caller at a time for each receiver.
+// whatever else is waiting, one more for each 200 pairs of sender and topic, and a few
+// searches for each pair that is meant, or reading the messages. That is done by one
+// caller at a time for each receiver.
 func (s *Store) Acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Acknowledgement) (n int, err error) {
 	done, err := s.turns.take(ctx, r)
 	if err == nil {
@@ -29,8 +30,15 @@ func (s *Store) acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Ackno
 	var meant meaning
 	err := s.askSorted(ctx, r, func(u *unread, sort func() (*sorted, error)) error {
 		o, meant = u.outlook, meaning{marks: marks{}}
-		if len(a.IDs) > 0 {
+		switch {
+		case len(a.IDs) > 0:
 			return u.meantByID(ctx, a.IDs, &meant)
+		case a.ThroughID != inbox.MessageID{}:
+			through, _, err := u.place(inbox.Bound{ID: a.ThroughID})
+			if err != nil {
+				return err
+			}
+			a.Through = through
 		}
 		return u.meantBetween(ctx, a, &meant, sort)
 	})
@@ -206,7 +214,7 @@ type ackNews struct {
 // before, is read from disk.
 func (h *handle) acknowledged(n ackNews) {
 	h.mu.Lock()
-	h.acks++
+	h.acks.Add(1)
 	h.held = h.held && !n.goOn
 	for _, spans := range n.marks {
 		h.ackedTo = max(h.ackedTo, spans[len(spans)-1].Through)

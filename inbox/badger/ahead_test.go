@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -19,7 +18,7 @@ func TestWhatIsAcknowledgedWhileReadingAheadLosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), Patience)
 			defer cancel()
 			open := func() *handle {
 				in, _, err := s.Open(ctx, "phone", inbox.OpenOptions{Expiry: inbox.ExpiryNever})

@@ -203,6 +203,9 @@ func (g *commitGroup) keep(p inbox.Position, e *inbox.Envelope, record []byte, s
 		b.until = max(b.until, until)
 		before := len(b.buf)
 		b.add(p, e.ID.Sequence, k.grant, record)
+		if b.index != nil {
+			b.index.noteIndexed(p, e, k.grant)
+		}
 		g.size += len(b.buf) - before
 	}
 }
@@ -227,7 +230,7 @@ func (g *commitGroup) block(m inbox.Member) *block {
 	i, ok := sess.block()
 	if !ok {
 		i = len(g.blocks)
-		g.blocks = append(g.blocks, block{member: m, incarnation: sess.incarnation})
+		g.blocks = append(g.blocks, block{member: m, incarnation: sess.incarnation, index: g.s.indexes[sess.incarnation]})
 		sess.setBlock(i)
 	}
 	b := &g.blocks[i]

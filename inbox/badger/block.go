@@ -36,8 +36,10 @@ const (
 )
 
 // maxBlock is the size at which a block is closed and another begun, so that
-// reading one entry never costs more than this and one record.
-const maxBlock = 64 << 10
+// reading one entry never costs more than this and one record: Badger sums and copies a
+// value several times whoever wants a part of it. Smaller ones are more keys, which
+// publishers would feel.
+const maxBlock = 8 << 10
 
 // block collects the entries of one receiver while a group is built.
 type block struct {
@@ -48,7 +50,8 @@ type block struct {
 	entries     int
 	references  bool // some of the entries are references
 	behind      idRange
-	until       int64 // when the last of its entries may go, Unix ms; never if one may not
+	until       int64     // when the last of its entries may go, Unix ms; never if one may not
+	index       *indexing // nil if the inbox is not indexed
 }
 
 // add appends an entry at p for the message with the number id; a nil record

@@ -46,6 +46,11 @@ func (u *unread) place(b inbox.Bound) (p inbox.Position, between bool, err error
 
 // placeOf returns where the message with a number is, or was when it was stored.
 func (u *unread) placeOf(id inbox.Position) (p inbox.Position) {
+	for _, e := range u.memory {
+		if e.Envelope.ID.Sequence == id {
+			return e.Position
+		}
+	}
 	p = id
 	found, at := false, []inbox.Position{id}
 	note := func(_ int, e stored) { found = found || e.id == id }

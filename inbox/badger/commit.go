@@ -58,6 +58,7 @@ func (g *commitGroup) run(ops []operation, lazy []*handle) (rest []operation) {
 	rest = g.build(ops)
 
 	// Add the delivery states that are due.
+	g.saveDue()
 	g.saveLazily(lazy)
 
 	// Publish the wills that are due, and end the sessions whose time is over.
@@ -87,6 +88,7 @@ func (g *commitGroup) commit() error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	g.s.stats.commits.Add(1)
+	g.s.afterCommit()
 	return nil
 }
 
@@ -133,6 +135,7 @@ type commitGroup struct {
 	fan      []fanItem
 	answers  []answer
 	records  []*[]byte        // to give back to the pool
+	due      []*handle        // whose delivery states are to be written
 	saved    []saved          // delivery states written
 	deleted  []inbox.Position // messages that were deleted
 	ended    []ended          // sessions that ended
@@ -153,6 +156,7 @@ type kept struct {
 
 // saved is a delivery state that the group wrote.
 type saved struct {
+	member      inbox.Member
 	incarnation incarnation
 	swept       inbox.Position // if the sweeper may not know
 	state       inbox.State
@@ -238,7 +242,7 @@ func (g *commitGroup) closeBlock(b *block) {
 	}
 	g.write(e)
 	g.written = append(g.written, b.buf)
-	g.noteIndexed(b.incarnation, b.entries)
+	g.blockIndexed(b)
 	b.buf, b.entries, b.references, b.behind, b.until = nil, 0, false, idRange{}, 0
 }
 
@@ -273,6 +277,11 @@ func (g *commitGroup) finish(err error) {
 		a.op.answer(a.receipt, a.err)
 	}
 	if err == nil {
+		// Whoever opens an inbox in the group that closes it may have told the sweeper already.
+		for i := range g.saved {
+			st := &g.saved[i]
+			st.closed = st.closed && g.s.sessions.at(st.member).owner() == nil
+		}
 		g.s.sweeper.committed(g.saved, g.ended)
 		g.s.sweeper.acknowledged(g.settling)
 		g.s.indexer.hint(indexWork{index: true}, g.behind...)
@@ -290,6 +299,7 @@ func (g *commitGroup) reset() {
 		g.fan = nil
 	}
 	clear(g.answers)
+	clear(g.due)
 	clear(g.saved)
 	clear(g.kept)
 	clear(g.last)
@@ -305,7 +315,7 @@ func (g *commitGroup) reset() {
 	g.blocks, g.written = g.blocks[:0], g.written[:0]
 	g.handover, g.fan, g.answers = g.handover[:0], g.fan[:0], g.answers[:0]
 	g.records, g.kept = g.records[:0], g.kept[:0]
-	g.saved, g.ended, g.news = g.saved[:0], g.ended[:0], g.news[:0]
+	g.due, g.saved, g.ended, g.news = g.due[:0], g.saved[:0], g.ended[:0], g.news[:0]
 	g.bodies, g.last = g.bodies[:0], g.last[:0]
 	g.behind, g.deleted = g.behind[:0], g.deleted[:0]
 }

@@ -91,6 +91,21 @@ func (s *Store) noteDeleted(ids []inbox.Position) {
 	s.blocks.drop(ids, txn.ReadTs())
 }
 
+// lockWithoutDeleted takes the lock when nothing that is ready was deleted. Runs on the
+// goroutine that calls Next.
+func (h *handle) lockWithoutDeleted() error {
+	for {
+		if err := h.lookForDeleted(); err != nil {
+			return err
+		}
+		h.mu.Lock()
+		if h.deletions == h.s.deletions.count.Load() {
+			return nil
+		}
+		h.mu.Unlock() // something was deleted meanwhile, or has come that may be
+	}
+}
+
 // lookForDeleted takes out of what is ready what was deleted since it was read. Runs on
 // the goroutine that calls Next, and before that reads from disk: what is deleted
 // meanwhile is found the next time.

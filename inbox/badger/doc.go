@@ -13,7 +13,10 @@
 // and one value, however many they are (block.go). A message for one receiver
 // stands in its block; a message for several is written once as a body, and the
 // blocks refer to it. A filter that many sessions are subscribed to has a stream
-// (stream.go), which stands for all of them. Every key is drawn in keys.go.
+// (stream.go), which stands for all of them, and one that is kept whoever has read it a
+// history (history.go). Inboxes that are asked for messages by sender or topic have an
+// index (indexer.go), which has nothing that is not in the blocks. Every key is drawn in
+// keys.go.
 //
 // # What is guaranteed
 //
@@ -23,9 +26,10 @@
 //
 // # Goroutines
 //
-// The committer, the fan-out and the sweeper, all started by Open and ended by
-// Close. The fan-out hands the messages of streams to the members that are
+// The committer, the fan-out, the sweeper and the indexer, all started by Open and ended
+// by Close. The fan-out hands the messages of streams to the members that are
 // connected. The sweeper finds what receivers have finished and hands the deletions
-// to the committer; it reads, and never writes by itself. While a store is opened
-// there are two more, for subscriptions and names. Badger has its own.
+// to the committer, and the indexer what it has sorted; both read, and never write by
+// themselves. The sweeper also completes what was begun to be erased (erase.go). While a
+// store is opened there are two more, for subscriptions and names. Badger has its own.
 package badger

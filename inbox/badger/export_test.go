@@ -19,8 +19,47 @@ func OpenSweeping(o Options, every time.Duration) (*Store, error) {
 // OpenSorting opens a store like OpenSweeping, which indexes every inbox that is asked, and
 // sorts its entries when there are a few.
 func OpenSorting(o Options, every time.Duration) (*Store, error) {
-	o.sizes = indexSizes{few: 1, tell: 20, sort: 100}
+	o.sizes = indexSizes{few: 1, tell: 20, sort: 100, keys: indexDefaults.keys}
 	return OpenSweeping(o, every)
+}
+
+// OpenInSteps opens a store like OpenSorting, which does as little as it may in one
+// transaction, and calls committed after each, on the committer.
+func OpenInSteps(o Options, every time.Duration, committed func()) (*Store, error) {
+	o.sizes, o.committed = indexSizes{few: 1, tell: 5, sort: 70, keys: 2}, committed
+	return OpenSweeping(o, every)
+}
+
+// Patience is how long a test waits for what is done in the background. What takes so long
+// on a busy machine never comes.
+const Patience = 3 * time.Minute
+
+// Eventually waits until something is so that changes with a commit, and fails the test
+// with what there is if it never is.
+func (s *Store) Eventually(t testing.TB, is func() bool, what func() string) {
+	t.Helper()
+	committed := make(chan struct{}, 1)
+	err := s.do(context.Background(), "watch", func(*commitGroup) error {
+		s.afterCommit = func() {
+			select {
+			case committed <- struct{}{}:
+			default:
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := time.NewTimer(Patience)
+	defer over.Stop()
+	for !is() {
+		select {
+		case <-committed:
+		case <-over.C:
+			t.Fatalf("not within %s: %s", Patience, what())
+		}
+	}
 }
 
 // Keys counts the keys of each kind, by prefix.
@@ -196,3 +235,72 @@ func (s *Store) EndSplit(r inbox.Receiver, writes int, between func()) error {
 		return nil
 	})
 }
+
+// Together has the operations that queue queues share one group.
+func (s *Store) Together(queue func()) {
+	release := s.hold()
+	queue()
+	release()
+}
+
+// hold keeps the committer from what is queued until release is called.
+func (s *Store) hold() (release func()) {
+	held, free := make(chan struct{}), make(chan struct{})
+	s.later(func(*commitGroup) error {
+		close(held)
+		<-free
+		return nil
+	}, func(error) {})
+	<-held
+	return func() { close(free) }
+}
+
+// queued returns how many operations wait for the committer.
+func (s *Store) queued() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return len(s.queue.ops)
+}
+
+// SaveAndOpen has a newer owner open an inbox in the group in which the state is saved.
+func SaveAndOpen(in inbox.Inbox, o inbox.OpenOptions) (inbox.Inbox, error) {
+	h := in.(*handle)
+	next, err := run(context.Background(), h.s, "open inbox", func(g *commitGroup) (*handle, error) {
+		g.saveOnce(h)
+		return g.open(h.receiver, o)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return next, next.restore()
+}
+
+// Passed notes that everything so far was stored so long ago. The sweeper reads that in
+// its next round: what is kept to be had again for less than that is no more kept then.
+func (s *Store) Passed(d time.Duration) error {
+	return s.do(context.Background(), "pass time", func(g *commitGroup) error {
+		for _, t := range s.stamps {
+			g.delete(stampKey(t.time))
+		}
+		t := stamp{g.now.Add(-d).UnixMilli(), s.sequence}
+		s.stamps = []stamp{t}
+		g.put(stampKey(t.time), t.value())
+		return nil
+	})
+}
+
+// Sweep does a round of the sweeper, of a store that is opened so that it does none by itself.
+func (s *Store) Sweep() { s.sweeper.sweep() }
+
+// AwaitIndexes returns when everything is indexed that was stored before.
+func (s *Store) AwaitIndexes(t *testing.T) {
+	t.Helper()
+	for inc := range s.indexes { // nobody changes them now
+		if err := s.indexer.await(t.Context(), inc); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Saying returns the keys of records that have a text.
+func (s *Store) Saying(t *testing.T, text string) []string { return s.saying(t, text) }

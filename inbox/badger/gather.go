@@ -2,7 +2,6 @@ package badger
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -27,7 +26,7 @@ func (c *messageClock) add(p *posting) {
 // message is gone, or that are there for something else; see isAside. The names are
 // valid during the call. Cost: about 0.3 µs an entry, 1 µs if its body is kept apart.
 func (s *Store) gather(txn *badger.Txn, inc incarnation, after, upTo inbox.Position, do func(p posting, sender, topic string, expiresAt uint64) bool) {
-	g := gatherer{s: s, txn: txn, after: after, upTo: upTo, do: do, marks: s.histories.has(inc), more: true}
+	g := gatherer{s: s, txn: txn, after: after, upTo: upTo, do: do, deleted: s.histories.has(inc), more: true}
 	it := blocksOf(txn, inc)
 	defer it.Close()
 	for it.Seek(blockKey(inc, after+1)); g.more && it.Valid(); it.Next() {
@@ -44,7 +43,7 @@ type gatherer struct {
 	txn         *badger.Txn
 	after, upTo inbox.Position
 	do          func(p posting, sender, topic string, expiresAt uint64) bool
-	marks       bool // those of messages that were deleted count
+	deleted     bool // messages that were deleted count, as in histories, which have marks of them
 	more        bool // do wants more
 
 	expiresAt uint64 // of the block at hand
@@ -98,7 +97,7 @@ func (g *gatherer) message(e stored, record []byte) {
 		g.s.reportDamage("envelope", numberKey(prefixBody, uint64(e.id)), err)
 		return
 	}
-	if isAside(inbox.Entry{Envelope: env, Grant: e.grant}) || !g.marks && (env.Deleted || e.id != e.position && g.s.isDeleted(g.txn, e.id)) {
+	if isAside(inbox.Entry{Envelope: env, Grant: e.grant}) || !g.deleted && (env.Deleted || e.id != e.position && g.s.isDeleted(g.txn, e.id)) {
 		return
 	}
 	p := posting{
@@ -114,63 +113,3 @@ func (g *gatherer) message(e stored, record []byte) {
 
 // emptyEnvelope is what [inbox.Count] leaves out of a message's size.
 var emptyEnvelope = (&inbox.Envelope{}).Size()
-
-// fresh is what came into an inbox and is not in its lists yet, sorted as if it were.
-type fresh struct {
-	kinds listKinds
-	clock messageClock
-	lists map[listID]*freshList
-}
-
-// freshList is what came in of one list, ascending.
-type freshList struct {
-	sender, topic string
-	postings      []posting
-	more          int    // that are about to be added
-	expiresAt     uint64 // when the last of it may go, in Badger's seconds; 0 for never
-}
-
-func newFresh(kinds listKinds, clock messageClock) *fresh {
-	return &fresh{kinds: kinds, clock: clock, lists: map[listID]*freshList{}}
-}
-
-// add adds arrivals, behind those that were added before. Cost: 20 ns for each list that
-// an entry is in, and 0.5 µs for each pair.
-func (f *fresh) add(a *arrivals) {
-	lists := make([][]*freshList, len(a.names))
-	for i, names := range a.names {
-		for _, id := range f.kinds.lists(names[0], names[1]) {
-			lists[i] = append(lists[i], f.list(id, names[0], names[1], a.expiresAt))
-		}
-	}
-	entries := make([]int, len(a.names))
-	for _, n := range a.of {
-		entries[n]++
-	}
-	for n, of := range lists {
-		for _, l := range of {
-			l.more += entries[n]
-		}
-	}
-	for _, of := range lists {
-		for _, l := range of {
-			l.postings, l.more = slices.Grow(l.postings, l.more), 0
-		}
-	}
-	for i, p := range a.entries {
-		for _, l := range lists[a.of[i]] {
-			l.postings = append(l.postings, p)
-		}
-	}
-}
-
-func (f *fresh) list(id listID, sender, topic string, expiresAt uint64) *freshList {
-	l := f.lists[id]
-	if l == nil {
-		l = &freshList{expiresAt: expiresAt}
-		l.sender, l.topic = id.kind.names(sender, topic)
-		f.lists[id] = l
-	}
-	l.expiresAt = laterExpiry(l.expiresAt, expiresAt)
-	return l
-}

@@ -197,7 +197,7 @@ func readThrough(t *testing.T, c *receiver, messages int) {
 			if string(e.Envelope.Payload) != fmt.Sprint(n) {
 				t.Errorf("entry %d is %s", n, e.Envelope.Payload)
 			}
-			ids = append(ids, c.window.Send(e.Position))
+			ids = append(ids, c.window.Send(e.Position, e.QoS))
 			n++
 		}
 		c.mu.Unlock()

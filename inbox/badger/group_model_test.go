@@ -31,7 +31,7 @@ type fellow struct {
 type due struct {
 	topic, payload string
 	grant          inbox.Grant
-	givenUp        bool           // comes only if another subscription, made later, matches too
+	givenUp        bool           // does not come
 	position       inbox.Position // once it was read
 }
 
@@ -115,12 +115,10 @@ func (f *fellow) waiting() (n int) {
 	return n
 }
 
-// next returns what is to be read now, if that has this payload, and nil if
-// nothing is. What was given up may come after a restart, if another subscription
-// matches.
-func (f *fellow) next(payload string) *due {
+// next returns what is to be read now, and nil if nothing is.
+func (f *fellow) next() *due {
 	for ; f.read < len(f.entries); f.read++ {
-		if d := &f.entries[f.read]; !d.givenUp || d.payload == payload && f.covers(d.topic) {
+		if d := &f.entries[f.read]; !d.givenUp {
 			f.read++
 			return d
 		}
@@ -258,7 +256,7 @@ func (l *link) take(n int) (got []inbox.Entry, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range got {
-		l.window.Send(e.Position)
+		l.window.Send(e.Position, e.QoS)
 	}
 	return got, err
 }

@@ -22,7 +22,7 @@ var (
 
 // patience is a context that ends when a test has waited too long.
 func patience() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(background, 30*time.Second)
+	return context.WithTimeout(background, badger.Patience)
 }
 
 // company is a store of groups, together with what it should be.

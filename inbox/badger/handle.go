@@ -40,8 +40,8 @@ type handle struct {
 	isResumed       bool
 	resumed         inbox.State
 	resumedReceived []uint16
-	resumedAcked    bool   // something was acknowledged by itself
-	again           *again // what is to be unread again; nil for nothing
+	again           *again         // what is to be unread again; nil for nothing
+	before          inbox.Position // up to here everything was stored before it was opened
 
 	received map[uint16]bool                   // QoS 2 packet ids recorded; owned by the committer
 	given    map[inbox.Position]struct{}       // see Give; owned by the committer
@@ -50,6 +50,7 @@ type handle struct {
 	handed   inbox.Position                    // of the last entry that it is to be handed; owned by the committer
 	saved    inbox.State                       // of a session in memory; owned by the committer
 	back     goBack                            // owned by the committer
+	due      bool                              // its state is written at the end of the group; owned by the committer
 	gathered int                               // owned by the fan-out
 
 	dirty  atomic.Bool   // a lazy save is queued
@@ -70,7 +71,8 @@ type handle struct {
 	ready        []inbox.Entry        // to be returned next
 	bytes        int                  // size of the envelopes in ready
 	caughtUp     bool                 // everything up to last is in ready or was returned
-	acks         int                  // how often something was acknowledged by itself
+	acked        bool                 // something was acknowledged by itself before it was opened, or when it went back
+	acks         atomic.Uint64        // how often something was acknowledged by itself; may be read without mu
 	ackedTo      inbox.Position       // up to where
 	returnedLast []inbox.Position     // messages, of a session in memory
 	deletions    uint64               // of deletions.count, when what is in ready was looked at last
@@ -214,10 +216,9 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 	if err := h.usable(); err != nil {
 		return nil, false, err
 	}
-	if err := h.lookForDeleted(); err != nil {
+	if err := h.lockWithoutDeleted(); err != nil {
 		return nil, false, err
 	}
-	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.held {
 		return nil, false, nil
@@ -263,7 +264,7 @@ func (h *handle) noteReturnedLocked(entries []inbox.Entry) {
 type aheadPart struct {
 	from        reading
 	after, upTo inbox.Position
-	acks        int
+	acks        uint64
 }
 
 // readAhead reads the next page into ready, or finds that there is none and
@@ -281,7 +282,7 @@ func (h *handle) readAhead() error {
 func (h *handle) nextPart() aheadPart {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return aheadPart{from: h.readingLocked(), after: h.position, upTo: h.last, acks: h.acks}
+	return aheadPart{from: h.readingLocked(), after: h.position, upTo: h.last, acks: h.acks.Load()}
 }
 
 // keepPage puts what was read of a part into ready. Runs on the goroutine that calls
@@ -289,7 +290,7 @@ func (h *handle) nextPart() aheadPart {
 func (h *handle) keepPage(p aheadPart, page []inbox.Entry, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.acks != p.acks { // some of it may be acknowledged: it is read again
+	if h.acks.Load() != p.acks { // some of it may be acknowledged: it is read again
 		p.from.readAgain(p.after)
 		return
 	}
@@ -320,11 +321,19 @@ func (h *handle) Read(_ context.Context, at []inbox.Position) ([]inbox.Entry, er
 	return entries, nil
 }
 
+// Withdrawn implements [inbox.Inbox].
+func (h *handle) Withdrawn() uint64 {
+	if !h.stored {
+		return 0
+	}
+	return h.acks.Load() + h.s.deletions.count.Load()
+}
+
 // State implements [inbox.Inbox].
 func (h *handle) State() inbox.State { return h.resumed }
 
 // Save implements [inbox.Inbox]. A lazy save costs an atomic load while another
-// is queued.
+// is queued. Others that share a commit are one write of the state.
 func (h *handle) Save(done func(error)) {
 	if done == nil {
 		if h.state != nil && !h.dirty.Load() && h.dirty.CompareAndSwap(false, true) {
@@ -336,7 +345,7 @@ func (h *handle) Save(done func(error)) {
 		if !h.owns() {
 			return inbox.ErrFenced
 		}
-		g.saveState(h, false)
+		g.saveOnce(h)
 		return nil
 	}, done)
 }

@@ -94,6 +94,9 @@ func (g *commitGroup) bring(h *handle, sub inbox.Subscription, m lastMessage, re
 		b.until = g.now.Add(s.retention).UnixMilli()
 	}
 	b.add(p, m.id, grant, nil)
+	if b.index != nil {
+		b.index.recent.forget() // it is a copy
+	}
 	return true, nil
 }
 

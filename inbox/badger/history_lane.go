@@ -14,6 +14,7 @@ import (
 type lane struct {
 	history       *history
 	after, before inbox.Position
+	since, until  int64 // Unix ms; 0 if there is no bound
 	backwards     bool
 	way           way
 
@@ -21,16 +22,26 @@ type lane struct {
 	ended bool
 }
 
-// way yields the positions of a lane, perhaps beyond its end.
+// way yields the positions of a lane, perhaps beyond its end, and of what times the
+// messages there are, if it knows.
 type way interface {
-	next() (inbox.Position, bool)
+	next() (posting, bool)
 	close()
 }
 
-// step goes on to the next message.
+// passedAtOnce is how many messages of other times are passed over before one of them is
+// looked at, so that whoever counts is asked whether to go on.
+const passedAtOnce = 1000
+
+// step goes on to the next message that may be of the times that are asked for.
 func (l *lane) step() {
-	p, ok := l.way.next()
-	l.at, l.ended = p, !ok || p <= l.after || p >= l.before
+	for range passedAtOnce {
+		p, ok := l.way.next()
+		l.at, l.ended = p.position, !ok || p.position <= l.after || p.position >= l.before
+		if l.ended || p.time == 0 || p.time >= l.since && (l.until == 0 || p.time < l.until) {
+			return
+		}
+	}
 }
 
 // isBefore reports whether l has its turn before another that has not ended either.
@@ -43,7 +54,7 @@ func (l *lane) isBefore(other *lane) bool {
 
 // openLane finds the shortest way to what is asked for in one history.
 func (r *historyReader) openLane(h *history, after, before inbox.Position, indexed bool) error {
-	l := &lane{history: h, after: after, before: before, backwards: r.q.NewestFirst}
+	l := &lane{history: h, after: after, before: before, backwards: r.q.NewestFirst, since: r.q.After.Time, until: r.q.Before.Time}
 	filter, sender := r.q.Filter, r.q.Sender
 	isTopic := filter != "" && !strings.ContainsAny(filter, "+#")
 	hasAll := filter == "" || filter == "#" || filter == h.Filter
@@ -100,20 +111,10 @@ func (l *lane) topics(in *lists, filter string) way {
 // listWay is the way over one list.
 type listWay struct{ *walk }
 
-func (w listWay) next() (inbox.Position, bool) {
-	p, ok := w.walk.next()
-	return p.position, ok
-}
-
 func (listWay) close() {}
 
 // mergedWay is the way over several lists.
 type mergedWay struct{ *mergedLists }
-
-func (w mergedWay) next() (inbox.Position, bool) {
-	p, ok := w.mergedLists.next()
-	return p.position, ok
-}
 
 func (mergedWay) close() {}
 
@@ -126,11 +127,11 @@ func intersect(one, other *walk) *intersection { return &intersection{one, other
 // that is in one of them only, so that whoever counts is asked whether to go on.
 const jumpsAtOnce = 50
 
-func (w *intersection) next() (inbox.Position, bool) {
+func (w *intersection) next() (posting, bool) {
 	at, ok := w.one.next()
 	for range jumpsAtOnce {
 		if !ok {
-			return 0, false
+			return at, false
 		}
 		w.other.skipTo(at.position)
 		var met posting
@@ -140,7 +141,7 @@ func (w *intersection) next() (inbox.Position, bool) {
 		at = met
 		w.one, w.other = w.other, w.one
 	}
-	return at.position, ok
+	return at, ok
 }
 
 func (*intersection) close() {}
@@ -183,10 +184,10 @@ func (s *Store) walkBlocks(txn *badger.Txn, l *lane) *blockWay {
 
 func (w *blockWay) close() { w.it.Close() }
 
-func (w *blockWay) next() (inbox.Position, bool) {
+func (w *blockWay) next() (p posting, ok bool) {
 	for len(w.block) == 0 {
 		if !w.it.Valid() {
-			return 0, false
+			return p, false
 		}
 		entries := w.s.readEntries(w.it.Item())
 		for e, ok := entries.next(); ok; e, ok = entries.next() {
@@ -200,7 +201,7 @@ func (w *blockWay) next() (inbox.Position, bool) {
 			w.block = w.block[1:]
 		}
 	}
-	p := w.block[0]
+	p.position = w.block[0]
 	w.block = w.block[1:]
 	return p, true
 }

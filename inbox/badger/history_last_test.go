@@ -58,7 +58,7 @@ func (a *actor) next(t *testing.T, n int) (got []string) {
 		}
 		a.mu.Lock()
 		for _, e := range page {
-			a.window.Send(e.Position)
+			a.window.Send(e.Position, e.QoS)
 			got = append(got, string(e.Envelope.Payload))
 		}
 		a.mu.Unlock()

@@ -30,11 +30,22 @@ const indexPatience = time.Second
 // each message and each topic, and up to 1 ms for what came in lately. Otherwise it
 // costs about 2 µs for each message that it looks at.
 func (s *Store) History(ctx context.Context, q inbox.Query) (page inbox.Page, err error) {
+	return s.readHistory(ctx, archiveQuery{Query: q})
+}
+
+// archiveQuery is what is asked of history.
+type archiveQuery struct {
+	inbox.Query
+	over bool // what is there still though its time is over is meant, too
+}
+
+// readHistory is History, also for what that does not give.
+func (s *Store) readHistory(ctx context.Context, q archiveQuery) (page inbox.Page, err error) {
 	if err := ctx.Err(); err != nil {
 		return page, fmt.Errorf("read history: %w", err)
 	}
 	short := true
-	if isWide(q) {
+	if isWide(q.Query) {
 		page, short, err = s.history(ctx, q, false, examinedFirst)
 	}
 	if err == nil && short {
@@ -50,7 +61,7 @@ func (s *Store) History(ctx context.Context, q inbox.Query) (page inbox.Page, er
 func isWide(q inbox.Query) bool { return q.Sender == "" && strings.ContainsAny(q.Filter, "+#") }
 
 // indexedHistory answers a query by the index, or, if that is not there yet, without.
-func (s *Store) indexedHistory(ctx context.Context, q inbox.Query) (inbox.Page, error) {
+func (s *Store) indexedHistory(ctx context.Context, q archiveQuery) (inbox.Page, error) {
 	page, _, err := s.history(ctx, q, true, examinedAtOnce)
 	var behind behindError
 	if errors.As(err, &behind) {
@@ -68,7 +79,7 @@ func (s *Store) indexedHistory(ctx context.Context, q inbox.Query) (inbox.Page, 
 
 // history answers a query, with the index or without. It looks at so many messages at
 // most, and reports whether it has stopped for that.
-func (s *Store) history(ctx context.Context, q inbox.Query, indexed bool, most int) (page inbox.Page, short bool, err error) {
+func (s *Store) history(ctx context.Context, q archiveQuery, indexed bool, most int) (page inbox.Page, short bool, err error) {
 	upTo := inbox.Position(s.visible.Load()) // before the transaction begins, which has all that
 	err = s.view(func(txn *badger.Txn) (err error) {
 		r := &historyReader{s: s, ctx: ctx, txn: txn, q: q, now: time.Now(), left: most}
@@ -88,7 +99,7 @@ type historyReader struct {
 	s     *Store
 	ctx   context.Context
 	txn   *badger.Txn
-	q     inbox.Query
+	q     archiveQuery
 	now   time.Time
 	lanes []*lane
 	lists []*lists
@@ -194,14 +205,14 @@ func (r *historyReader) next() (inbox.Entry, bool, error) {
 	}
 }
 
-// isMeant reports whether the message at hand is asked for, and is still kept by one of
-// the histories that have it.
+// isMeant reports whether the message at hand is asked for, and one of the histories that
+// have it keeps it still, or is asked for what it keeps no more.
 func (r *historyReader) isMeant(p inbox.Position, e *inbox.Envelope) bool {
 	if e.Time < r.q.After.Time || r.q.Before.Time != 0 && e.Time >= r.q.Before.Time || !r.q.Matches(e) {
 		return false
 	}
 	return slices.ContainsFunc(r.lanes, func(l *lane) bool {
-		return !l.ended && l.at == p && l.history.keepUntil(e) > r.now.UnixMilli()
+		return !l.ended && l.at == p && (r.q.over || l.history.keepUntil(e) > r.now.UnixMilli())
 	})
 }
 

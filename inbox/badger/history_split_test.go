@@ -97,3 +97,51 @@ func TestBodyAndItsMarksTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A message that is deleted has its mark, and everybody is to pass over it, in one
+// transaction, however full that is; and so it is with its name and its topic.
+func TestMarkIsWhole(t *testing.T) {
+	s := openArchive(t, t.TempDir())
+	const most = 6
+	var ids []inbox.MessageID
+	for i := range most {
+		e := &inbox.Envelope{
+			Topic: fmt.Sprintf("a/%d", i), QoS: 1, Retain: true, Client: "c", Payload: []byte("x"),
+			UserProperties: []inbox.UserProperty{{Key: inbox.PropertyMessageID, Value: fmt.Sprint(i)}},
+		}
+		stored := make(chan inbox.Receipt, 1)
+		s.Append(t.Context(), e, func(r inbox.Receipt, _ error) { stored <- r })
+		ids = append(ids, (<-stored).ID)
+	}
+	split := 0
+	for room, id := range ids {
+		err := s.do(t.Context(), "fill", func(g *commitGroup) error {
+			if err := g.separate(); err != nil {
+				return err
+			}
+			for i := range int(s.db.MaxBatchCount()) - 1 - room {
+				g.put(fmt.Appendf(nil, "Z%d", i), nil)
+			}
+			s.afterCommit = func() {
+				split++
+				if keys := s.Keys(); keys["D"]+keys["R"] != most || keys["D"]+keys["d"] != most {
+					t.Errorf("room for %d keys: then there are %v", room, keys)
+				}
+			}
+			n, err := g.erase([]inbox.Entry{{Position: id.Sequence}}, "c")
+			if n != 1 {
+				t.Errorf("room for %d keys: %d erased", room, n)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if split <= most {
+		t.Errorf("%d transactions for %d messages: the test tests nothing", split, most)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -64,9 +64,7 @@ func TestHistoryGoesBySize(t *testing.T) {
 	}
 	release()
 	wg.Wait()
-	for deadline := time.Now().Add(10 * time.Second); len(history(t, s, "a")) > left && time.Now().Before(deadline); {
-		publish(t, s, &inbox.Envelope{Topic: "nobody/reads/this"})
-	}
+	s.Eventually(t, func() bool { return len(history(t, s, "a")) <= left }, func() string { return fmt.Sprint(history(t, s, "a")) })
 	for range 2 {
 		wantHistory(t, s, "a", want[n-left:]...)
 		wantHistory(t, s, "#", want[n-left:]...)
@@ -80,9 +78,7 @@ func TestHistoryGoesBySize(t *testing.T) {
 		t.Error("what is gone can be deleted")
 	}
 	say(t, s, "a", "100")
-	for deadline := time.Now().Add(10 * time.Second); len(history(t, s, "a")) > left && time.Now().Before(deadline); {
-		publish(t, s, &inbox.Envelope{Topic: "nobody/reads/this"})
-	}
+	s.Eventually(t, func() bool { return len(history(t, s, "a")) <= left }, func() string { return fmt.Sprint(history(t, s, "a")) })
 	wantHistory(t, s, "a", append(slices.Clone(want[n-left+1:]), "a: 100")...)
 	s.Close()
 	o.History[0].Bytes = 1
@@ -131,10 +127,10 @@ func TestSpaceComesBackFromHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const messages = 30_000
+	const messages, size = 2000, 15_000
 	done := make(chan error, messages)
 	for range messages {
-		s.Append(background, &inbox.Envelope{Topic: "t", QoS: 1, Payload: make([]byte, 1000)}, func(_ inbox.Receipt, err error) { done <- err })
+		s.Append(background, &inbox.Envelope{Topic: "t", QoS: 1, Payload: make([]byte, size)}, func(_ inbox.Receipt, err error) { done <- err })
 	}
 	for range messages {
 		if err := <-done; err != nil {
@@ -142,7 +138,7 @@ func TestSpaceComesBackFromHistory(t *testing.T) {
 		}
 	}
 	full := tableBytes(t, o.Dir)
-	if full < messages*1000/2 {
+	if full < messages*size/2 {
 		t.Fatalf("%d bytes in tables: the test would test nothing", full)
 	}
 	if err := s.Close(); err != nil {
@@ -153,7 +149,7 @@ func TestSpaceComesBackFromHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for deadline := time.Now().Add(60 * time.Second); tableBytes(t, o.Dir) > full/10; {
+	for deadline := time.Now().Add(badger.Patience); tableBytes(t, o.Dir) > full/10; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes in tables in the end, %d before", tableBytes(t, o.Dir), full)
 		}

@@ -6,19 +6,10 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// cleanIndex has a step delete arrivals that are gone, and records of lists of which
-// everything is gone, or some of them, if those are more than what is not; and reports
-// whether there may be more. So a list is looked at about once for each entry that goes.
+// cleanIndex has a step delete records of lists of which everything is gone, or some of
+// them, if those are more than what is not; and reports whether there may be more. So a
+// list is looked at about once for each entry that goes.
 func (s *Store) cleanIndex(txn *badger.Txn, step *indexStep, swept inbox.Position) (more bool, err error) {
-	err = eachArrivals(txn, step.incarnation, step.was.sorted, func(key, _ []byte) error {
-		if inbox.Position(keyNumber(key)) <= swept && !step.isFull() {
-			step.delete(append([]byte(nil), key...))
-		}
-		return nil
-	})
-	if err != nil || step.isFull() {
-		return err == nil, err
-	}
 	l := &lists{s: s, txn: txn, incarnation: step.incarnation, fresh: newFresh(0, messageClock{})}
 	defer l.close()
 	all := l.list(listID{kind: listAll})
@@ -41,24 +32,24 @@ func (step *indexStep) deleteUpTo(l *lists, swept inbox.Position) (more bool) {
 	defer it.Close()
 	it.Rewind()
 	for it.Valid() && len(it.Item().Key()) == listKeyLength {
-		id := listOf(it.Item().Key())
-		if id.kind == listArrivals {
-			return false
-		}
+		key := it.Item().Key()
+		id, last := listOf(key), inbox.Position(keyNumber(key))
 		if id.kind == listOfTopic {
 			it.Seek(listID{kind: listAll}.key(step.incarnation, 0))
 			continue
 		}
-		last := inbox.Position(keyNumber(it.Item().Key()))
 		var open *postings
-		if last == endless {
+		if isOpen(key) {
 			if open = l.found(it, id); open != nil {
 				last = open.last()
 			}
 		}
 		switch {
+		case last > swept && isOpen(key):
+			it.Next()
+			continue
 		case last > swept:
-			it.Seek(append(id.key(step.incarnation, endless), 0)) // the next list
+			it.Seek(append(id.key(step.incarnation, endless-1), 0)) // behind its closed records
 			continue
 		case step.isFull():
 			return true

@@ -10,100 +10,87 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// forgotten is a sender of whom everything up to a position is erased.
-type forgotten struct {
-	sender string
-	upTo   inbox.Position
-}
-
 // forget has the name of a sender taken out of the index of a history, and returns when
 // that is done. What the sender has published since stays under it.
-func (ix *indexer) forget(ctx context.Context, inc incarnation, f forgotten) error {
+func (ix *indexer) forget(ctx context.Context, inc incarnation, e erasure) error {
 	ix.mu.Lock()
-	ix.forgotten[inc] = append(ix.forgotten[inc], f)
+	ix.forgotten[inc] = append(ix.forgotten[inc], e)
 	ix.mu.Unlock()
 	ix.hint(indexWork{forget: true}, inc)
 	return ix.await(ctx, inc)
 }
 
-func (ix *indexer) takeForgotten(inc incarnation) []forgotten {
+// toForget returns those whose names are to be taken out of an index.
+func (ix *indexer) toForget(inc incarnation) []erasure {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	all := ix.forgotten[inc]
-	delete(ix.forgotten, inc)
-	return all
+	return slices.Clone(ix.forgotten[inc])
 }
 
-// forget has a step take some senders out of the lists, and out of what is not sorted
-// into lists yet.
-func (step *indexStep) forget(txn *badger.Txn, all []forgotten) error {
-	for _, f := range all {
-		if err := step.forgetList(txn, f); err != nil {
-			return err
-		}
+// forgot notes that this is done for the first of them. Runs on the indexer, which alone
+// takes any away.
+func (ix *indexer) forgot(inc incarnation, n int) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if all := ix.forgotten[inc]; n < len(all) {
+		ix.forgotten[inc] = all[n:]
+		return
 	}
-	return eachArrivals(txn, step.incarnation, step.was.sorted, func(key, value []byte) error {
-		a, err := parseArrivals(value)
-		if err != nil {
-			return err
-		}
-		if a, changed := a.without(all); changed {
-			step.put(slices.Clone(key), appendArrivals(nil, a), 0)
-		}
-		return nil
-	})
+	delete(ix.forgotten, inc)
 }
 
-// forgetList has a step delete the list of a sender, but for what came later.
-func (step *indexStep) forgetList(txn *badger.Txn, f forgotten) error {
-	id := senderList(f.sender)
+// forget has a step take some senders out of the lists, as far as it has room, and
+// reports how many of them are done then. What is not sorted into lists is taken from the
+// blocks again.
+func (step *indexStep) forget(txn *badger.Txn, all []erasure) (n int, err error) {
+	for _, e := range all {
+		done, err := step.forgetList(txn, e)
+		if err != nil || !done {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// forgetList has a step delete the list of a sender, but for what came later, and reports
+// whether that is all of it. What goes is in front, so that the list is whole after each
+// step, whatever is left: the record that goes on behind it keeps its key, and what it
+// says of those in front of it. In the end the open record does not say any more where the
+// list has begun.
+func (step *indexStep) forgetList(txn *badger.Txn, e erasure) (done bool, err error) {
+	id := senderList(e.sender)
 	it := txn.NewIterator(badger.IteratorOptions{Prefix: id.key(step.incarnation, 0)[:listKeyLength-8]})
 	defer it.Close()
-	var left []posting
-	expiresAt := uint64(0)
 	for it.Rewind(); it.Valid(); it.Next() {
-		value, err := it.Item().ValueCopy(nil)
+		if step.isFull() {
+			return false, nil
+		}
+		r, err := readRecord(it.Item())
 		if err != nil {
-			return err
+			return false, err
 		}
-		r, err := parsePostings(value)
-		if err != nil {
-			return err
+		gone, key := r.upTo(e.upTo), it.Item().KeyCopy(nil)
+		if gone == r.n {
+			step.delete(key)
+			continue
 		}
-		left = append(left, behind(r.appendTo(nil), f.upTo)...)
-		expiresAt = it.Item().ExpiresAt()
-		step.delete(it.Item().KeyCopy(nil))
+		if gone > 0 {
+			step.put(key, appendPostings(nil, e.sender, "", r.tally(gone), r.appendTo(nil)[gone:]), r.expiresAt)
+		}
+		break
 	}
-	before := tally{}
-	for len(left) > 0 {
-		part := left[:min(len(left), mostPostings)]
-		left = left[len(part):]
-		last := endless
-		if len(left) > 0 {
-			last = part[len(part)-1].position
-		}
-		step.put(id.key(step.incarnation, last), appendPostings(nil, f.sender, "", before, part), expiresAt)
-		for i := range part {
-			before = before.plus(part[i].tally())
-		}
+	open, err := readOpen(txn, step.incarnation, id)
+	if err != nil || open == nil {
+		return err == nil, err
 	}
-	return nil
-}
-
-// without returns the arrivals with those of some senders under no name, and whether
-// there are any.
-func (a *arrivals) without(all []forgotten) (*arrivals, bool) {
-	changed := false
-	rest := &arrivals{}
-	for i, p := range a.entries {
-		names := a.names[a.of[i]]
-		gone := slices.ContainsFunc(all, func(f forgotten) bool { return f.sender == names[0] && p.position <= f.upTo })
-		if gone {
-			names[0], changed = "", true
-		}
-		rest.add(p, names[0], names[1], 0)
+	switch gone := open.upTo(e.upTo); {
+	case gone == open.n:
+		step.delete(id.key(step.incarnation, endless))
+	case gone > 0 || open.origin.position != 0:
+		step.putOpen(id, e.sender, "", open.tally(gone), origin{}, open.appendTo(nil)[gone:], open.expiresAt)
 	}
-	return rest, changed
+	return true, nil
 }
 
 // forgetInInboxes has those indexes of inboxes and streams be made anew that have the
@@ -122,6 +109,12 @@ func (s *Store) forgetInInboxes(ctx context.Context, sender string) error {
 		return err
 	}
 	for _, inc := range all {
+		if r := s.indexer.recentOf(inc); r != nil && r.has(sender) {
+			r.forget()
+		}
+		if err := s.indexer.awaitTurn(ctx, inc); err != nil { // it may be sorting what somebody has forgotten
+			return err
+		}
 		named, err := s.indexNames(inc, sender)
 		if err == nil && named {
 			s.indexer.hint(indexWork{remake: true}, inc)
@@ -134,31 +127,15 @@ func (s *Store) forgetInInboxes(ctx context.Context, sender string) error {
 	return nil
 }
 
-// indexNames reports whether the index of an inbox has the name of a sender, or may have.
+// indexNames reports whether the lists of an inbox have the name of a sender.
 func (s *Store) indexNames(inc incarnation, sender string) (named bool, err error) {
 	err = s.view(func(txn *badger.Txn) error {
 		hash := hashName(sender)
-		it := txn.NewIterator(badger.IteratorOptions{Prefix: listID{listPair, hash.and(nameHash{})}.key(inc, 0)[:listKeyLength-16]})
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: append(openPrefix(inc, listPair), hash[:]...)})
+		defer it.Close()
 		it.Rewind()
 		named = it.Valid()
-		it.Close()
-		if named {
-			return nil
-		}
-		x, ok, err := readIndexed(txn, inc)
-		if err != nil || !ok {
-			return err
-		}
-		return eachArrivals(txn, inc, x.sorted, func(_, value []byte) error {
-			a, err := parseArrivals(value)
-			if err == nil && slices.ContainsFunc(a.names, func(names [2]string) bool { return names[0] == sender }) {
-				named, err = true, errStop
-			}
-			return err
-		})
+		return nil
 	})
-	if errors.Is(err, inbox.ErrDamaged) {
-		return true, nil // and is to be made anew in any case
-	}
 	return named, err
 }

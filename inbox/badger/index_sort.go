@@ -3,129 +3,116 @@ package badger
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
+	"sort"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// What comes in is first kept as it arrived, which costs little to write and readers
-// some time; when it is much, it is sorted into the lists. The more there is to sort,
-// the less is written for each entry.
+// What comes in is sorted when it is much: the more there is to sort, the less is written
+// for each entry.
 const (
-	sortAtMost = 16 * mostPostings // entries that are in memory at once
+	sortAtMost = 16 * mostPostings // entries of the blocks that are in memory at once
 	sortBytes  = 8 << 20           // likewise, as estimated
 )
 
 // fewPostings is how many the last record of a list has at most, which is written again
 // with what comes.
-const fewPostings = 256
+const fewPostings = 64
 
-// indexMore adds to a step what came in behind what is indexed, or a part of it, and
-// reports whether there may be more. When it is time to sort, it returns what is to be
-// sorted and adds nothing.
-func (s *Store) indexMore(txn *badger.Txn, step *indexStep, upTo inbox.Position) (sorting *fresh, more bool, err error) {
-	came := &s.indexer.came
+// toSort is what is to be sorted into the lists of one inbox: what came, and is behind a
+// position.
+type toSort struct {
+	gathered *fresh
+	frozen   *recentView // nil if nothing is
+	after    inbox.Position
+
+	buffer []posting
+}
+
+// collect returns what came in behind what is sorted, or gone, and is to be sorted now, nil
+// if it is not much. It reports whether there may be more.
+func (ix *indexer) collect(txn *badger.Txn, step *indexStep, r *recent, after, upTo inbox.Position) (sorting *toSort, more bool) {
+	frozen, from := r.toSort(upTo)
+	came := &ix.came
 	came.reset()
-	most := sortAtMost - int(min(step.was.unsorted, sortAtMost-1))
-	s.gather(txn, step.incarnation, step.was.through, upTo, func(p posting, sender, topic string, expiresAt uint64) bool {
+	ix.s.gather(txn, step.incarnation, after, from, func(p posting, sender, topic string, expiresAt uint64) bool {
 		came.add(p, sender, topic, expiresAt)
-		step.is.clock.add(&p)
-		more = len(came.entries) >= most || came.size >= sortBytes
+		more = len(came.entries) >= sortAtMost || came.size >= sortBytes
 		return !more
 	})
-	switch n := step.was.unsorted + uint64(len(came.entries)); {
-	case len(came.entries) == 0:
-		return nil, false, nil
-	case n >= uint64(s.sizes.sort) || came.size >= sortBytes/2:
-		if step.is.through = upTo; more {
-			step.is.through = came.last()
-		}
-		step.is.sorted, step.is.unsorted = step.is.through, 0
-		sorting, err = s.readFresh(txn, step.incarnation, step.was, 0, endless)
-		if err == nil {
-			sorting.add(came)
-		}
-		return sorting, more, err
+	sorting = &toSort{gathered: newFresh(step.was.kinds, step.was.clock), after: after}
+	sorting.gathered.add(came)
+	clock := &sorting.gathered.clock
+	switch {
+	case more:
+		step.is.sorted = came.last()
+	case frozen != nil:
+		sorting.frozen = frozen.view()
+		sorting.frozen.addTo(clock)
+		step.is.sorted = frozen.last()
+	case len(came.entries) >= ix.s.sizes.tell:
+		step.is.sorted = from
+	default:
+		return nil, false
 	}
-	step.is.through = upTo
-	for piece := range came.pieces() {
-		if step.isFull() {
-			more = true
-			break
-		}
-		id := listID{kind: listArrivals}
-		step.put(id.key(step.incarnation, piece.last()), appendArrivals(nil, piece), piece.expiresAt)
-		step.is.unsorted += uint64(len(piece.entries))
-		step.is.through = piece.last()
-	}
-	if !more {
-		step.is.through = upTo
-	}
-	return nil, more, nil
+	step.is.clock = *clock
+	return sorting, more
 }
 
-// readFresh reads the arrivals behind one position and up to another that are not
-// sorted yet, and perhaps some others.
-func (s *Store) readFresh(txn *badger.Txn, inc incarnation, x indexed, after, upTo inbox.Position) (*fresh, error) {
-	f := newFresh(x.kinds, x.clock)
-	if upTo <= x.sorted {
-		return f, nil
+// lists returns which lists there are, in the order of their keys.
+func (t *toSort) lists() []listID {
+	all := map[listID]struct{}{}
+	for id := range t.gathered.lists {
+		all[id] = struct{}{}
 	}
-	err := eachArrivals(txn, inc, max(x.sorted, after), func(key, value []byte) error {
-		a, err := parseArrivals(value)
-		if err != nil {
-			return err
+	if t.frozen != nil && t.frozen.of.last() > t.after {
+		for _, id := range t.frozen.ids(func(listID) bool { return true }) {
+			all[id] = struct{}{}
 		}
-		f.add(a)
-		if inbox.Position(keyNumber(key)) >= upTo {
-			return errStop
-		}
-		return nil
+	}
+	return slices.SortedFunc(maps.Keys(all), func(a, b listID) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), bytes.Compare(a.name[:], b.name[:]))
 	})
-	return f, err
 }
 
-// errStop says that no more is wanted.
-var errStop = errors.New("enough")
-
-// eachArrivals calls do with the records of what is behind a position and not sorted
-// yet, until it returns errStop. Keys and values are valid during the call.
-func eachArrivals(txn *badger.Txn, inc incarnation, after inbox.Position, do func(key, value []byte) error) error {
-	id := listID{kind: listArrivals}
-	it := txn.NewIterator(badger.IteratorOptions{Prefix: id.key(inc, 0)[:listKeyLength-8]})
-	defer it.Close()
-	for it.Seek(id.key(inc, after+1)); it.Valid(); it.Next() {
-		err := it.Item().Value(func(v []byte) error { return do(it.Item().Key(), v) })
-		if errors.Is(err, errStop) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// list returns what came of one list, which is valid until the next call.
+func (t *toSort) list(id listID) *freshList {
+	if t.frozen == nil {
+		return t.gathered.lists[id]
 	}
-	return nil
+	one := freshList{expiresAt: t.frozen.seen.expiresAt, postings: t.buffer[:0]}
+	if f := t.gathered.lists[id]; f != nil {
+		one = freshList{sender: f.sender, topic: f.topic, expiresAt: laterExpiry(one.expiresAt, f.expiresAt), postings: append(t.buffer[:0], f.postings...)}
+	}
+	if l, numbers, ok := t.frozen.list(id); ok {
+		first := sort.Search(len(numbers), func(i int) bool { return t.frozen.seen.entries[numbers[i]].position > t.after })
+		one.sender, one.topic = l.names[0], l.names[1]
+		one.postings = t.frozen.postings(one.postings, numbers[first:])
+	}
+	t.buffer = one.postings
+	return &one
 }
 
-// sort writes what is fresh to the lists, a step at a time, and leaves the last step
+// sort writes what came to the lists, a step at a time, and leaves the last step
 // to be written. If it ends before, what is in a list is passed over the next time.
-func (ix *indexer) sort(step *indexStep, f *fresh) error {
+func (step *indexStep) sort(ix *indexer, came *toSort) error {
 	is := step.is
 	step.is = step.was
-	lists := slices.SortedFunc(maps.Keys(f.lists), func(a, b listID) int {
-		return bytes.Compare(a.key(0, 0), b.key(0, 0))
-	})
+	lists := came.lists()
 	for len(lists) > 0 {
 		err := ix.s.view(func(txn *badger.Txn) error {
+			records := openRecordsOf(txn, step.incarnation)
+			defer records.close()
 			for len(lists) > 0 && !step.isFull() {
-				done, err := step.extend(txn, lists[0], f.lists[lists[0]])
+				open, err := records.of(lists[0])
 				if err != nil {
 					return err
 				}
-				if done {
+				if step.extend(lists[0], came.list(lists[0]), open) {
 					lists = lists[1:]
 				}
 			}
@@ -138,82 +125,60 @@ func (ix *indexer) sort(step *indexStep, f *fresh) error {
 			return err
 		}
 	}
-	for more := true; more; {
-		more = false
-		err := ix.s.view(func(txn *badger.Txn) error {
-			return eachArrivals(txn, step.incarnation, step.was.sorted, func(key, _ []byte) error {
-				if step.isFull() {
-					more = true
-					return errStop
-				}
-				step.delete(slices.Clone(key))
-				return nil
-			})
-		})
-		if err == nil && more {
-			err = ix.write(step)
-		}
-		if err != nil {
-			return err
-		}
-	}
 	step.is = is
 	return nil
 }
 
 // extend adds the postings of one list to a step, or as many as fit, and reports
-// whether those are all. The last record of the list, which is small, is written again
+// whether those are all. The open record of the list, which is small, is written again
 // with them; if that is many, all but the last go into records of their own, which are
 // never written again.
-func (step *indexStep) extend(txn *badger.Txn, id listID, f *freshList) (done bool, err error) {
-	open, err := readOpen(txn, step.incarnation, id)
-	if err != nil {
-		return false, err
-	}
+func (step *indexStep) extend(id listID, f *freshList, open *postings) (done bool) {
 	all, before, expiresAt := f.postings, tally{}, f.expiresAt
 	if open != nil {
 		all = behind(all, open.last())
 	}
 	if len(all) == 0 {
-		return true, nil
+		return true
 	}
 	if open != nil {
 		before, expiresAt = open.before, laterExpiry(expiresAt, open.expiresAt) // no record goes before one in front of it
-		all = append(open.appendTo(make([]posting, 0, open.n+len(all))), all...)
+		all = append(open.appendTo(step.buffer[:0]), all...)
+		step.buffer = all
+	}
+	begun := origin{all[0], expiresAt}
+	if before.messages > 0 {
+		begun = open.origin
 	}
 	step.note(id, f, open)
 	for len(all) > fewPostings && !step.isFull() {
 		part := all[:min(len(all)-1, mostPostings)]
 		all = all[len(part):]
-		step.put(id.key(step.incarnation, part[len(part)-1].position), appendPostings(nil, f.sender, f.topic, before, part), expiresAt)
-		for i := range part {
-			before = before.plus(part[i].tally())
-		}
+		before = step.putRecord(id, f.sender, f.topic, before, part, expiresAt)
 	}
 	last := all[:min(len(all), fewPostings)]
-	step.put(id.key(step.incarnation, endless), appendPostings(nil, f.sender, f.topic, before, last), expiresAt)
-	return len(last) == len(all), nil
+	step.putOpen(id, f.sender, f.topic, before, begun, last, expiresAt)
+	return len(last) == len(all)
 }
 
-// readOpen reads the last record of a list, nil if the list is empty.
-func readOpen(txn *badger.Txn, inc incarnation, id listID) (*postings, error) {
-	item, err := txn.Get(id.key(inc, endless))
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return nil, nil
+// putOpen has a step write the open record of a list.
+func (step *indexStep) putOpen(id listID, sender, topic string, before tally, begun origin, all []posting, expiresAt uint64) {
+	record := appendPostings(nil, sender, topic, before, all)
+	if before.messages > 0 {
+		record = appendOrigin(record, begun)
 	}
-	var value []byte
-	if err == nil {
-		value, err = item.ValueCopy(nil)
+	step.put(id.key(step.incarnation, endless), record, expiresAt)
+}
+
+// putRecord has a step write a closed record of a list, and returns what the list comes to
+// up to its end.
+func (step *indexStep) putRecord(id listID, sender, topic string, before tally, all []posting, expiresAt uint64) (total tally) {
+	step.put(id.key(step.incarnation, all[len(all)-1].position), appendPostings(nil, sender, topic, before, all), expiresAt)
+	total = before
+	for i := range all {
+		total = total.plus(all[i].tally())
 	}
-	if err != nil {
-		return nil, err
-	}
-	r, err := parsePostings(value)
-	if err != nil {
-		return nil, err
-	}
-	r.expiresAt = item.ExpiresAt()
-	return r, nil
+	return total
 }
 
 // behind returns those of some postings that are behind p.

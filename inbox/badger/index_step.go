@@ -9,26 +9,25 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// Bounds of what is written in one step. It must fit into one transaction, whatever the
-// entries are.
-const (
-	stepBytes = 512 << 10 // then it is not added to
-	stepKeys  = 4000      // likewise
-)
+// stepBytes bounds what is written in one step: then it is not added to. With
+// indexSizes.keys, which does so too, it fits into one transaction, whatever the entries are.
+const stepBytes = 512 << 10
 
 // indexStep is what is written together: the index of one inbox goes from one whole
 // state to another.
 type indexStep struct {
 	incarnation incarnation
+	most        int // keys; then it is not added to
 	was, is     indexed
 	deletes     [][]byte
 	puts        []*badger.Entry
 	size        int
-	damaged     bool // what there is of the index is not to be used, whatever it was
+	buffer      []posting // room that is used again
+	damaged     bool      // what there is of the index is not to be used, whatever it was
 }
 
 func (step *indexStep) isFull() bool {
-	return step.size >= stepBytes || len(step.deletes)+len(step.puts) >= stepKeys
+	return step.size >= stepBytes || len(step.deletes)+len(step.puts) >= step.most
 }
 
 func (step *indexStep) delete(key []byte) {
@@ -44,11 +43,13 @@ func (step *indexStep) put(key, value []byte, expiresAt uint64) {
 // run does some of what is to be done for an inbox, and returns what is left. Cost:
 // about 1 µs an entry, most of it for reading.
 func (ix *indexer) run(inc incarnation, w indexWork) (rest indexWork, err error) {
-	step, upTo := &indexStep{incarnation: inc}, inbox.Position(ix.s.visible.Load())
-	var sorting *fresh
+	step, upTo := &indexStep{incarnation: inc, most: ix.s.sizes.keys}, inbox.Position(ix.s.visible.Load())
+	var sorting *toSort
+	forgot := 0
+	r := ix.recentOf(inc)
 	err = ix.s.view(func(txn *badger.Txn) error {
 		was, ok, err := readIndexed(txn, inc)
-		if err != nil || !ok {
+		if err != nil || !ok || r == nil {
 			return err
 		}
 		step.was, step.is = was, was
@@ -58,14 +59,19 @@ func (ix *indexer) run(inc incarnation, w indexWork) (rest indexWork, err error)
 			step.damaged = true
 		case was.phase == indexNew:
 			rest.index = true
-			ix.takeForgotten(inc) // what is made now has their names no more
+			if forgot = len(ix.toForget(inc)); forgot > 0 { // what is made of the blocks now has their names no more
+				r.forget()
+			}
 			step.remake(txn, swept)
 		case w.forget:
 			rest.index, rest.clean, rest.swept = w.index, w.clean, w.swept
-			err = step.forget(txn, ix.takeForgotten(inc))
+			r.forget()
+			all := ix.toForget(inc)
+			forgot, err = step.forget(txn, all)
+			rest.forget = forgot < len(all)
 		case w.index:
 			rest.clean, rest.swept = w.clean, w.swept
-			sorting, rest.index, err = ix.s.indexMore(txn, step, upTo)
+			sorting, rest.index = ix.collect(txn, step, r, max(was.sorted, swept), upTo)
 		case w.clean:
 			rest.swept = max(swept, w.swept)
 			rest.clean, err = ix.s.cleanIndex(txn, step, rest.swept)
@@ -73,13 +79,13 @@ func (ix *indexer) run(inc incarnation, w indexWork) (rest indexWork, err error)
 		return err
 	})
 	if err == nil && sorting != nil {
-		err = ix.sort(step, sorting)
+		err = step.sort(ix, sorting)
 	}
 	if errors.Is(err, inbox.ErrDamaged) {
 		step.damaged, err = true, nil
 	}
 	if step.damaged {
-		step.deletes, step.puts, rest = nil, nil, indexWork{index: true}
+		step.deletes, step.puts, rest, forgot = nil, nil, indexWork{index: true}, 0
 	}
 	if err == nil {
 		err = ix.write(step)
@@ -87,7 +93,13 @@ func (ix *indexer) run(inc incarnation, w indexWork) (rest indexWork, err error)
 	if err != nil {
 		return indexWork{}, fmt.Errorf("index: %w", err)
 	}
-	if !rest.index && !rest.clean {
+	if sorting != nil && sorting.frozen != nil {
+		r.release(sorting.frozen.of)
+	}
+	if forgot > 0 {
+		ix.forgot(inc, forgot)
+	}
+	if !rest.index && !rest.clean && !rest.forget {
 		return indexWork{}, nil
 	}
 	return rest, nil
@@ -119,11 +131,7 @@ func (ix *indexer) write(step *indexStep) error {
 		case x.indexed != step.was:
 			return nil
 		}
-		if keys := len(step.deletes) + len(step.puts) + 1; !g.fits(keys, step.size) {
-			if err := g.separate(); err != nil {
-				return err
-			}
-		}
+		g.together(len(step.deletes)+len(step.puts)+1, step.size)
 		for _, k := range step.deletes {
 			g.delete(k)
 		}
@@ -154,5 +162,5 @@ func (step *indexStep) remake(txn *badger.Txn, swept inbox.Position) {
 	if step.isFull() {
 		return
 	}
-	step.is = indexed{kinds: step.was.kinds, sorted: swept, through: swept}
+	step.is = indexed{kinds: step.was.kinds, sorted: swept}
 }

@@ -22,7 +22,7 @@ const sortAll = 2048
 
 func indexOptions(dir string) Options {
 	o := everythingOptions(dir)
-	o.sizes = indexSizes{few: indexDefaults.few, tell: 256, sort: sortAll}
+	o.sizes = indexSizes{few: indexDefaults.few, tell: 256, sort: sortAll, keys: indexDefaults.keys}
 	return o
 }
 
@@ -41,6 +41,17 @@ func indexFor(t testing.TB, s *Store, r inbox.Receiver, kinds listKinds) incarna
 		t.Fatal(err)
 	}
 	return inc
+}
+
+// closeSound closes a store, in which nothing must be wrong.
+func closeSound(t *testing.T, s *Store, dir string) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, faults := verifyAll(t, dir); len(faults) > 0 {
+		t.Fatal(faults)
+	}
 }
 
 // appendAll stores messages, and returns when all are.
@@ -206,12 +217,7 @@ func TestIndexFollows(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if _, faults := verifyAll(t, dir); len(faults) > 0 {
-				t.Fatal(faults)
-			}
+			closeSound(t, s, dir)
 			s = open()
 		}
 	}
@@ -220,12 +226,7 @@ func TestIndexFollows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, faults := verifyAll(t, dir); len(faults) > 0 {
-		t.Fatal(faults)
-	}
+	closeSound(t, s, dir)
 }
 
 // manySenders are n messages of so many senders in turn.
@@ -254,8 +255,8 @@ func indexRecords(t testing.TB, s *Store) map[listKind]int {
 	return records
 }
 
-// What comes in is kept as it came until it is much; then it is sorted into lists, of
-// which few records are small.
+// What comes in is in memory until it is much; then it is sorted into lists, of which few
+// records are small.
 func TestIndexOfMany(t *testing.T) {
 	s, err := Open(indexOptions(t.TempDir()))
 	if err != nil {
@@ -263,33 +264,52 @@ func TestIndexOfMany(t *testing.T) {
 	}
 	defer s.Close()
 	enter(t, s, "a", nil, sub("a", 1))
-	const senders = 1200
-	appendAll(t, s, manySenders(2000, senders)...)
 	inc := indexFor(t, s, "a", kindsOfInbox)
-	checkIndex(t, s, inc, inc, kindsOfInbox)
+	const senders = 1200
+	appendAll(t, s, manySenders(sortAll-1, senders)...)
 	if err := s.indexer.await(t.Context(), inc); err != nil {
 		t.Fatal(err)
 	}
-	if records := indexRecords(t, s); len(records) != 1 || records[listArrivals] == 0 {
+	checkIndex(t, s, inc, inc, kindsOfInbox)
+	if records := indexRecords(t, s); len(records) != 0 {
 		t.Errorf("records %v of few entries", records)
 	}
-	appendAll(t, s, manySenders(sortAll, senders)...)
-	if err := s.indexer.await(t.Context(), inc); err != nil {
-		t.Fatal(err)
-	}
-	checkIndex(t, s, inc, inc, kindsOfInbox)
 	for range 8 {
-		appendAll(t, s, manySenders(sortAll/4, 3)...)
+		appendAll(t, s, manySenders(sortAll, 3)...)
 		if err := s.indexer.await(t.Context(), inc); err != nil {
 			t.Fatal(err)
 		}
 	}
 	checkIndex(t, s, inc, inc, kindsOfInbox)
 	records := indexRecords(t, s)
-	lists, large := senders+1, 2*4*sortAll/fewPostings
+	lists, large := senders+1, 2*9*sortAll/fewPostings
 	if n := records[listPair] + records[listAll]; records[listOfTopic] != senders || n < lists || n > lists+large {
 		t.Errorf("records %v of %d lists", records, lists)
 	}
+}
+
+// However much is in memory only, and in one list, it counts.
+func TestIndexOfManyInMemory(t *testing.T) {
+	o := indexOptions(t.TempDir())
+	o.sizes.sort = 4 * mostPostings
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	enter(t, s, "a", nil, sub("a", 1))
+	inc := indexFor(t, s, "a", kindsOfInbox)
+	appendAll(t, s, manySenders(2*mostPostings, 1)...)
+	checkIndex(t, s, inc, inc, kindsOfInbox)
+	if records := indexRecords(t, s); len(records) != 0 {
+		t.Errorf("records %v: the test would test nothing", records)
+	}
+	s.recents.most = 0 // they are forgotten with the next one
+	appendAll(t, s, manySenders(1, 1)...)
+	if n := s.recents.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes in memory", n)
+	}
+	checkIndex(t, s, inc, inc, kindsOfInbox)
 }
 
 // When a process ends while it sorts, some lists are ahead of what is noted as sorted.
@@ -309,22 +329,30 @@ func TestIndexSortedInPart(t *testing.T) {
 		}
 	}
 	appendAll(t, s, manySenders(100, 40)...)
-	step := &indexStep{incarnation: inc}
+	step := &indexStep{incarnation: inc, most: indexDefaults.keys}
 	err = s.view(func(txn *badger.Txn) error {
 		x, _, err := readIndexed(txn, inc)
 		if err != nil {
 			return err
 		}
 		step.was, step.is = x, x
-		f, err := s.readFresh(txn, inc, x, 0, endless)
-		if err != nil || x.unsorted == 0 || x.sorted == 0 {
-			t.Fatalf("%+v, %v: the test would test nothing", x, err)
+		views, _ := s.indexer.recentOf(inc).view(endless - 1)
+		f := newFresh(x.kinds, x.clock)
+		for _, v := range views {
+			f.add(&v.seen)
+		}
+		if len(f.lists) == 0 || x.sorted == 0 {
+			t.Fatalf("%+v, %d lists: the test would test nothing", x, len(f.lists))
 		}
 		i := 0
 		for id, list := range f.lists {
 			if i++; i%2 == 0 {
-				if done, err := step.extend(txn, id, list); err != nil || !done {
-					t.Fatal(done, err)
+				open, err := readOpen(txn, inc, id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !step.extend(id, list, open) {
+					t.Fatal("a list is not done")
 				}
 			}
 		}
@@ -337,12 +365,7 @@ func TestIndexSortedInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkIndex(t, s, inc, inc, kindsOfInbox)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, faults := verifyAll(t, dir); len(faults) > 0 {
-		t.Fatal(faults)
-	}
+	closeSound(t, s, dir)
 	if s, err = Open(indexOptions(dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -352,12 +375,7 @@ func TestIndexSortedInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkIndex(t, s, inc, inc, kindsOfInbox)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, faults := verifyAll(t, dir); len(faults) > 0 {
-		t.Fatal(faults)
-	}
+	closeSound(t, s, dir)
 }
 
 // What a session has in the index goes with it, and what it has finished is cleaned
@@ -371,31 +389,35 @@ func TestIndexGoes(t *testing.T) {
 	a, b := enter(t, s, "a", nil, sub("a", 1)), enter(t, s, "b", nil, sub("b", 1))
 	for _, r := range []inbox.Receiver{"a", "b"} {
 		inc := indexFor(t, s, r, kindsOfInbox)
-		all := manySenders(mostPostings+sortAll, 300) // at least mostPostings are sorted
-		for _, e := range all {
-			e.Topic = string(r)
-		}
-		appendAll(t, s, all...)
-		if err := s.indexer.await(t.Context(), inc); err != nil {
-			t.Fatal(err)
+		for n := 0; n < mostPostings+sortAll; n += sortAll {
+			all := manySenders(sortAll, 300)
+			for _, e := range all {
+				e.Topic = string(r)
+			}
+			appendAll(t, s, all...)
+			if err := s.indexer.await(t.Context(), inc); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	before := s.Keys()["s"]
+	keys := func() string { return fmt.Sprint("keys ", s.Keys(), ", before ", before) }
 	if err := a.Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryAtOnce}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return s.Keys()["j"] == 1 && s.Keys()["s"] <= before/2+1 })
+	s.Eventually(t, func() bool { return s.Keys()["j"] == 1 && s.Keys()["s"] <= before/2+1 }, keys)
 	for n := mostPostings + sortAll; n > 0; n -= 100 {
 		b.finish(t, min(n, 100))
 	}
-	eventually(t, func() bool { return s.Keys()["s"] == 0 })
+	s.Eventually(t, func() bool { return s.Keys()["s"] == 0 }, keys)
 	inc := b.Inbox.(*handle).incarnation
 	checkIndex(t, s, inc, inc, kindsOfInbox)
 }
 
+// eventually waits for what does not come with a commit.
 func eventually(t *testing.T, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(Patience); !is(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never is")
 		}
@@ -406,8 +428,19 @@ func eventually(t *testing.T, is func() bool) {
 func TestIndexDamaged(t *testing.T) {
 	for name, harm := range map[string]func(d *damager, inc incarnation){
 		"postings": func(d *damager, inc incarnation) { d.cut(d.first(listID{kind: listPair}.key(inc, 0)[:10])) },
-		"arrivals": func(d *damager, inc incarnation) { d.cut(d.first(listID{kind: listArrivals}.key(inc, 0)[:10])) },
 		"head":     func(d *damager, inc incarnation) { d.cut(indexedKey(inc)) },
+		"version 2, whose lists stood elsewhere": func(d *damager, inc incarnation) {
+			x := d.get(indexedKey(inc))
+			x[0] = 2
+			d.set(indexedKey(inc), x, 0)
+			old := listID{kind: listPair}.key(inc, 9)
+			old[9] = 1
+			d.set(old, []byte("postings"), 0)
+		},
+		"version 1, which had another kind": func(d *damager, inc incarnation) {
+			d.set(indexedKey(inc), []byte{1, 0, byte(kindsOfInbox), 5, 5, 0, 0, 0}, 0)
+			d.set(listID{kind: listAll + 1}.key(inc, 9), []byte("arrivals"), 0)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -432,7 +465,7 @@ func TestIndexDamaged(t *testing.T) {
 			count := func() (all uint64, err error) {
 				err = readLists(t, s, inc, func(_ *badger.Txn, in *lists, _ inbox.Position) error {
 					for l := range in.all(listPair, nil) {
-						all += l.live(0, endless, deadline{old: math.MinInt64}).messages
+						all += l.live(0, n/2, deadline{old: math.MinInt64}).messages + l.live(n/2, endless, deadline{old: math.MinInt64}).messages
 					}
 					return nil
 				})
@@ -501,7 +534,7 @@ func TestVerifyIndex(t *testing.T) {
 		}
 		d.set(key, appendPostings(nil, string(r.sender), string(r.topic), r.before, change(r.appendTo(nil))), 0)
 	}
-	const all = mostPostings + sortAll + 1000
+	const all = mostPostings + sortAll // what came later is not in the lists yet
 	x := &everything{dir: dir}
 	for name, c := range map[string]struct {
 		do   func(d *damager)
@@ -509,7 +542,6 @@ func TestVerifyIndex(t *testing.T) {
 	}{
 		"nothing":               {func(*damager) {}, nil},
 		"postings not readable": {func(d *damager) { d.cut(d.first(kind(listPair))) }, []string{"damaged: read postings"}},
-		"arrivals not readable": {func(d *damager) { d.cut(d.first(kind(listArrivals))) }, []string{"damaged: read postings"}},
 		"of another key": {func(d *damager) {
 			key := d.first(kind(listPair))
 			other := slices.Clone(key)
@@ -517,17 +549,10 @@ func TestVerifyIndex(t *testing.T) {
 			d.set(other, d.get(key), 0)
 			d.drop(key)
 		}, []string{"damaged: read postings: of \"sender"}},
-		"arrivals of another key": {func(d *damager) {
-			key := d.first(kind(listArrivals))
-			d.set(listID{kind: listArrivals}.key(inc, inbox.Position(keyNumber(key)+1)), d.get(key), 0)
-			d.drop(key)
-		}, []string{"damaged: read arrivals"}},
 		"postings gone": {func(d *damager) { d.drop(d.first(kind(listPair))) }, []string{"lost: session \"a\" has"}},
-		"arrivals gone": {func(d *damager) { d.drop(d.first(kind(listArrivals))) },
-			[]string{"lost: session \"a\" has", "lost: session \"a\" has", "lost: session \"a\" has"}},
 		"some before them gone": {func(d *damager) {
 			key := d.first(kind(listAll))
-			rewrite(d, key, func(p []posting) []posting { p[0].bytes++; return p })
+			rewrite(d, key, func(p []posting) []posting { p[1].bytes++; return p })
 		}, []string{"damaged: read postings: {"}},
 		"one of another time": {func(d *damager) {
 			rewrite(d, listID{kind: listAll}.key(inc, endless), func(p []posting) []posting { p[0].time++; return p })
@@ -535,6 +560,22 @@ func TestVerifyIndex(t *testing.T) {
 		"one counted wrong": {func(d *damager) {
 			rewrite(d, listID{listPair, pairOf("sender 0", "a")}.key(inc, endless), func(p []posting) []posting { p[0].bytes++; return p })
 		}, []string{fmt.Sprintf("lost: session \"a\" has %d entries of \"sender 0\" in \"a\", and its index others, %d", all/2, all/2)}},
+		"origin of another": {func(d *damager) {
+			key := listID{kind: listAll}.key(inc, endless)
+			r, err := parsePostings(d.get(key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.origin.bytes++
+			d.set(key, appendOrigin(appendPostings(nil, "", "", r.before, r.appendTo(nil)), r.origin), 0)
+		}, []string{"damaged: read postings: the first is"}},
+		"open under the key of a closed one": {func(d *damager) {
+			key := listID{kind: listAll}.key(inc, endless)
+			closed := slices.Clone(key)
+			closed[9]--
+			d.set(closed, d.get(key), 0)
+			d.drop(key)
+		}, []string{"damaged: read postings: of"}},
 		"not found by topic": {func(d *damager) { d.drop(d.first(kind(listOfTopic))) }, []string{"lost: messages of"}},
 		"of nobody": {func(d *damager) { d.set(listID{kind: listAll}.key(nobody, endless), d.get(d.first(kind(listAll))), 0) },
 			[]string{"stays: postings of incarnation 999"}},

@@ -25,13 +25,14 @@ func topicOf(key, value []byte) string {
 	return string(key[10:])
 }
 
-// note has a list be found by its topic, for as long as there are records of it: as
-// the last on disk has it, and what is fresh.
+// note has a list be found by its topic, for as long as there are records of it and up to
+// a day more: as the last on disk has it, and what is fresh.
 func (step *indexStep) note(id listID, f *freshList, open *postings) {
-	expiresAt := f.expiresAt
+	expiresAt := dayBehind(f.expiresAt)
 	if open != nil {
-		if expiresAt = laterExpiry(expiresAt, open.expiresAt); open.expiresAt == 0 {
-			return // it is noted for ever
+		noted := dayBehind(open.expiresAt)
+		if expiresAt = laterExpiry(expiresAt, noted); expiresAt == noted {
+			return
 		}
 	}
 	switch id.kind {
@@ -44,6 +45,15 @@ func (step *indexStep) note(id listID, f *freshList, open *postings) {
 		}
 		step.put(topicKey(step.incarnation, f.topic), value, expiresAt)
 	}
+}
+
+// dayBehind returns the end of the day of a time, both in Badger's seconds; 0 for never.
+func dayBehind(t uint64) uint64 {
+	const day = 24 * 60 * 60
+	if t == 0 {
+		return 0
+	}
+	return (t/day + 1) * day
 }
 
 // forgetNote undoes note, for a list of which nothing is left. r is its last record.
@@ -75,8 +85,8 @@ func (l *lists) topics(filter string) (found []string, ok bool) {
 		}
 		return len(found) <= mostTopics
 	}
-	for id, f := range l.fresh.lists {
-		if id.kind == listTopic && !add(f.topic) {
+	for id := range l.cameOf(func(id listID) bool { return id.kind == listTopic }) {
+		if names, ok := l.cameNames(id); ok && !add(names[1]) {
 			return nil, false
 		}
 	}

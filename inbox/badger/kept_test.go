@@ -1,6 +1,9 @@
 package badger_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -31,5 +34,33 @@ func TestContractKeptIndexed(t *testing.T) {
 			t.Fatalf("open: %v", err)
 		}
 		return verified{s, t, dir}
-	}, "pull", "acknowledge", "summary", "history", "delete", "last", "random")
+	}, "pull", "acknowledge", "held", "summary", "mode", "from", "history", "delete", "last", "random")
+}
+
+// crashing is a store that is found, when it is opened again, as its process would have
+// left it had it been killed rather than closed.
+type crashing struct {
+	*badger.Store
+	t   *testing.T
+	dir string
+}
+
+// Close puts a copy of the running store in its place.
+func (s crashing) Close() error {
+	s.t.Helper()
+	crashed := filepath.Join(s.t.TempDir(), "crashed")
+	copyRunning(s.t, s.Store, s.dir, crashed)
+	return errors.Join(s.Store.Close(), os.RemoveAll(s.dir), os.Rename(crashed, s.dir))
+}
+
+// What was answered before a crash holds after it.
+func TestContractKeptOverCrashes(t *testing.T) {
+	storetest.RunKept(t, func(t *testing.T, dir string, k storetest.Keeping) inbox.Store {
+		o := badger.Options{Dir: dir, History: k.History, Rewind: k.Rewind, Pull: []string{"a/#"}, Reserve: -1, Retention: -1, Log: quiet()}
+		s, err := badger.OpenSweeping(o, 5*time.Millisecond)
+		if err != nil {
+			t.Fatalf("open: %v", err)
+		}
+		return crashing{s, t, dir}
+	}, "acknowledge", "held", "mode", "from", "delete", "last", "group", "random")
 }

@@ -24,6 +24,7 @@ import (
 //	x incarnation:8 packet id:2           QoS 2 message taken from the session's client, PUBREL awaited
 //	d hash:16                             name that its publisher gave to a message
 //	D sequence:8                          message that was deleted
+//	E name(sender)                        sender who is being erased
 //	c sequence:8                          how many inboxes refer to the body, once others than at first
 //	j incarnation:8                       how far the inbox is indexed
 //	s incarnation:8 kind:1 name:16 last:8 postings of one list, the last of which is at position last
@@ -51,6 +52,7 @@ const (
 	prefixBehind       = 'b'
 	prefixStamp        = 'T'
 	prefixDeletion     = 'D'
+	prefixErasure      = 'E'
 )
 
 var (

@@ -12,11 +12,7 @@ import (
 type leaving struct {
 	filter string
 	of     inbox.Spans // where everything was that had not been sent; not empty
-	others []string    // the filters of those other subscriptions
-
-	// later are, after a start, those that may have been given up after it: until then they
-	// were among the others. What was sent by one of them is not in its spans.
-	later []leaving
+	others []string    // the filters of those other subscriptions, which match some of the same
 }
 
 // until returns up to where everything was stored before.
@@ -24,13 +20,10 @@ func (l *leaving) until() inbox.Position { return l.of[len(l.of)-1].Through }
 
 // drops reports whether the message at p is given up.
 func (l *leaving) drops(p inbox.Position, topic string) bool {
-	return l.of.Contains(p) && l.takes(topic) && !slices.ContainsFunc(l.later, func(o leaving) bool {
-		return !o.of.Contains(p) && inbox.MatchTopic(o.filter, topic)
-	})
+	return l.of.Contains(p) && l.takes(topic)
 }
 
-// takes reports whether messages of a topic are given up, but for what was sent by a
-// later one.
+// takes reports whether messages of a topic are given up.
 func (l *leaving) takes(topic string) bool {
 	matches := func(filter string) bool { return inbox.MatchTopic(filter, topic) }
 	return matches(l.filter) && !slices.ContainsFunc(l.others, matches)
@@ -41,13 +34,7 @@ func (l *leaving) dropped(topic string) inbox.Spans {
 	if !l.takes(topic) {
 		return nil
 	}
-	of := l.of
-	for i := range l.later {
-		if o := &l.later[i]; inbox.MatchTopic(o.filter, topic) {
-			of = of.Subtract(of.Subtract(o.of))
-		}
-	}
-	return of
+	return l.of
 }
 
 func drops(all []leaving, p inbox.Position, topic string) bool {
@@ -63,11 +50,12 @@ func (g *commitGroup) giveUpUnread(h *handle, filter string, had had) {
 	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() || len(of) == 0 {
 		return
 	}
-	l := leaving{filter: filter, of: of, others: g.s.filtersOf(h.member)}
-	all := append(slices.Clip(g.s.leavings[h.member]), l)
-	forgotten := all[:max(0, len(all)-mostLeavings)]
-	all = all[len(forgotten):]
-	g.s.leavings[h.member] = all
+	others := slices.DeleteFunc(g.s.filtersOf(h.member), func(f string) bool { return !inbox.Overlap(f, filter) })
+	all := append(slices.Clip(g.s.leavings[h.member]), leaving{filter: filter, of: of, others: others})
+	forgotten, all := tooMany(all)
+	if g.s.leavings[h.member] = all; len(all) == 0 {
+		delete(g.s.leavings, h.member)
+	}
 	h.setLeavings(all)
 	for _, l := range forgotten {
 		g.putSubscription(h.member, l.filter)
@@ -75,9 +63,28 @@ func (g *commitGroup) giveUpUnread(h *handle, filter string, had had) {
 	g.saveState(h, false)
 }
 
-// mostLeavings bounds how many subscriptions a session may have given up with
-// something unread. What it had by an earlier one is then delivered after all.
-const mostLeavings = 64
+// Bounds of the subscriptions that a session may have given up with something unread: how
+// many, and how long the names of the others are together, in bytes. What it had by the
+// earliest is then delivered after all.
+const (
+	mostLeavings = 64
+	mostOthers   = 256 << 10
+)
+
+// tooMany cuts off the earliest of those that are over the bounds.
+func tooMany(all []leaving) (forgotten, rest []leaving) {
+	n, size := len(all), 0
+	for n > max(0, len(all)-mostLeavings) {
+		for _, f := range all[n-1].others {
+			size += len(f)
+		}
+		if size > mostOthers {
+			break
+		}
+		n--
+	}
+	return all[:n], all[n:]
+}
 
 // mayHaveUnread reports whether something may be stored that Next has not
 // returned. Runs on the committer.
@@ -106,32 +113,22 @@ func (s *Store) filtersOf(m inbox.Member) (filters []string) {
 	return filters
 }
 
-// left returns where m has given up what it had by a filter.
-func (s *Store) left(m inbox.Member, filter string) (of inbox.Spans) {
+// left returns what m has given up of a filter, the earliest first.
+func (s *Store) left(m inbox.Member, filter string) (all []leaving) {
 	for _, l := range s.leavings[m] {
 		if l.filter == filter {
-			of = of.Union(l.of)
+			all = append(all, l)
 		}
 	}
-	return of
+	return all
 }
 
-// loadedLeavings finds the other subscriptions of those that were given up, after a
-// start: those that the session has now. What is to be delivered is matched by one
-// of them, for when the last that matched was given up, another did. That may be
-// the same filter again, but not for the one that was given up last of all.
-func loadedLeavings(all []leaving, filters []string) {
+// leftUntil returns up to where everything was stored that may be given up.
+func leftUntil(all []leaving) (until inbox.Position) {
 	for i := range all {
-		l := &all[i]
-		l.later = nil
-		for j := range all {
-			if other := all[j]; other.filter != l.filter && other.until() >= l.until() {
-				l.later = append(l.later, leaving{filter: other.filter, of: other.of})
-			}
-		}
-		isLast := len(l.later) == 0
-		l.others = slices.DeleteFunc(slices.Clone(filters), func(f string) bool { return isLast && f == l.filter })
+		until = max(until, all[i].until())
 	}
+	return until
 }
 
 // settleLeavings forgets the subscriptions of h's session that were given up and

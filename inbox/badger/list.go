@@ -39,16 +39,14 @@ type listKind byte
 // or a topic and zeros. They are cleaned in this order, so that listAll tells how much
 // there is to clean.
 //
-// Two are no lists. A key of listOfTopic, without a record, says that there is a list
-// of a pair, whose halves its name has in the other order; of listArrivals are
-// records of what is not in the lists yet.
+// One is no list: a key of listOfTopic, without a record, says that there is a list of a
+// pair, whose halves its name has in the other order.
 const (
 	listPair listKind = 1 + iota
 	listTopic
 	listSender
 	listOfTopic
 	listAll
-	listArrivals
 )
 
 // listKinds is a set of kinds.
@@ -107,16 +105,34 @@ func senderList(sender string) listID { return listID{listSender, hashName(sende
 const listKeyLength = 1 + 8 + 1 + 16 + 8
 
 // key returns the key of the list's record whose last posting is at a position; or,
-// with endless, of its last record, which is written again with what comes. A list's
-// records are next to each other, in the order of their postings.
+// with endless, of its open record: the last, which is written again with what comes. The
+// closed records of a list, which are in front of it, are next to each other in the order
+// of their postings; the open records of all lists of a kind are next to each other behind
+// those, in the order of the lists.
 func (id listID) key(inc incarnation, last inbox.Position) []byte {
 	k := make([]byte, 0, listKeyLength)
 	k = append(k, prefixList)
 	k = binary.BigEndian.AppendUint64(k, uint64(inc))
-	k = append(k, byte(id.kind))
+	k = append(k, id.kind.place(last == endless))
 	k = append(k, id.name[:]...)
 	return binary.BigEndian.AppendUint64(k, uint64(last))
 }
 
+// place is where the records of a kind are, closed ones or open ones.
+func (kind listKind) place(open bool) byte {
+	if open {
+		return 2*byte(kind) + 1
+	}
+	return 2 * byte(kind)
+}
+
+// openPrefix is that of the keys of all open records of a kind.
+func openPrefix(inc incarnation, kind listKind) []byte {
+	return append(numberKey(prefixList, uint64(inc)), kind.place(true))
+}
+
 // listOf returns the list to which a key belongs.
-func listOf(key []byte) listID { return listID{listKind(key[9]), pair(key[10:26])} }
+func listOf(key []byte) listID { return listID{listKind(key[9] / 2), pair(key[10:26])} }
+
+// isOpen reports whether a key is that of an open record.
+func isOpen(key []byte) bool { return key[9]%2 == 1 }

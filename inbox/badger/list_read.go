@@ -1,23 +1,26 @@
 package badger
 
 import (
+	"sort"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
 // postingList is the postings of one list in order: its records on disk, and what is
-// behind them in memory. It is for one goroutine, and holds three records at most.
+// behind them in memory. It is for one goroutine.
 // Where a record cannot be read, it ends; see lists.err.
 type postingList struct {
 	in *lists
 	id listID
 
-	at   *postings // the record that was looked for last, but for the two below:
+	// The closed record that was looked for last: the first that has anything at from or
+	// behind it.
+	at   *postings
 	from inbox.Position
-	// the first that has anything at or behind from
 
-	open     *postings // the last on disk; nil if there is none
-	openRead bool      // it was looked for
-	rest     *postings // what is behind it; nil if nothing is
+	open     *postings   // the last on disk, see readOpen; nil if there is none
+	openRead bool        // it was looked for
+	rest     []*postings // what is behind it, in memory
 	restMade bool
 }
 
@@ -37,16 +40,18 @@ func (l *postingList) record(p inbox.Position) *postings {
 		}
 		return r
 	}
-	if r := l.tail(); r != nil && p <= r.last() {
-		return r
+	rest := l.tail()
+	if i := sort.Search(len(rest), func(i int) bool { return rest[i].last() >= p }); i < len(rest) {
+		return rest[i]
 	}
 	return nil
 }
 
 // recordBefore returns the last record that ends before p, nil if there is none.
 func (l *postingList) recordBefore(p inbox.Position) *postings {
-	if r := l.tail(); r != nil && r.last() < p {
-		return r
+	rest := l.tail()
+	if i := sort.Search(len(rest), func(i int) bool { return rest[i].last() >= p }); i > 0 {
+		return rest[i-1]
 	}
 	r := l.onDisk()
 	switch {
@@ -62,8 +67,8 @@ func (l *postingList) recordBefore(p inbox.Position) *postings {
 
 // last returns the last record, nil if the list is empty.
 func (l *postingList) last() *postings {
-	if r := l.tail(); r != nil {
-		return r
+	if rest := l.tail(); len(rest) > 0 {
+		return rest[len(rest)-1]
 	}
 	return l.onDisk()
 }
@@ -81,28 +86,28 @@ func (l *postingList) onDisk() *postings {
 }
 
 // tail returns what is behind everything that is in the records of the list.
-func (l *postingList) tail() *postings {
+func (l *postingList) tail() []*postings {
 	if l.restMade {
 		return l.rest
 	}
 	l.restMade = true
-	f := l.in.fresh.lists[l.id]
-	if f == nil {
-		return nil
-	}
-	before, all := tally{}, f.postings
+	before, after := tally{}, inbox.Position(0)
 	if r := l.onDisk(); r != nil {
-		before, all = r.total(), behind(all, r.last())
+		before, after = r.total(), r.last()
 	}
-	if len(all) == 0 {
-		return nil
+	if f := l.in.fresh.lists[l.id]; f != nil {
+		if all := behind(f.postings, after); len(all) > 0 {
+			l.rest = append(l.rest, makePostings(f.sender, f.topic, before, all))
+			before = l.rest[0].total()
+		}
 	}
-	r, err := parsePostings(appendPostings(nil, f.sender, f.topic, before, all))
-	if err != nil {
-		l.in.fail(l.id.key(l.in.incarnation, endless), err)
+	for _, v := range l.in.recent {
+		l.rest = v.appendRecords(l.rest, l.id, before, after)
+		if n := len(l.rest); n > 0 {
+			before = l.rest[n-1].total()
+		}
 	}
-	l.rest = r
-	return r
+	return l.rest
 }
 
 // names returns of which sender and topic the list is: empty texts where it is of
@@ -114,10 +119,28 @@ func (l *postingList) names() (sender, topic string) {
 	return "", ""
 }
 
+// origin returns the first posting of the list, if that is known, and nothing of the list
+// has gone by itself, nor is about to. For those who may ask only for what is behind it,
+// it may be gone. In front of it the list comes to nothing.
+func (l *postingList) origin() (first posting, ok bool) {
+	r := l.onDisk()
+	if r != nil {
+		o := r.listOrigin()
+		return o.posting, o.position != 0 && (o.goes == 0 || l.in.now < o.goes)
+	}
+	if rest := l.tail(); len(rest) > 0 {
+		return rest[0].at(0), true
+	}
+	return posting{}, false
+}
+
 // upTo is what the list comes to up to p. Between two positions lies the difference.
 // What is below the first position that anybody is still to read may be gone, so
 // that positions must not be below that.
 func (l *postingList) upTo(p inbox.Position) tally {
+	if first, ok := l.origin(); ok && p < first.position {
+		return tally{}
+	}
 	if r := l.record(p); r != nil {
 		return r.tally(r.upTo(p))
 	}
@@ -148,7 +171,8 @@ func (l *postingList) between(after, upTo inbox.Position) tally {
 }
 
 // live is what lies behind one position and up to another, without what is over.
-// Cost: two seeks; if some of it expires by itself, a look at each record.
+// Cost: two seeks, or none if it is all that there is; if some of it expires by itself, a
+// look at each record.
 func (l *postingList) live(after, upTo inbox.Position, d deadline) tally {
 	all := l.between(after, upTo)
 	if all.messages == 0 {
@@ -157,16 +181,22 @@ func (l *postingList) live(after, upTo inbox.Position, d deadline) tally {
 	return all.minus(l.over(after, upTo, d, all.expiring > 0))
 }
 
+// keepsAll reports whether it is known that nothing behind a position is over by its age.
+func (l *postingList) keepsAll(after inbox.Position, d deadline) bool {
+	first, ok := l.origin()
+	return ok && after < first.position && !first.isCopy() && first.time-l.in.clock.skew > d.old
+}
+
 // over is what those entries behind one position and up to another come to that are
 // over. None may expire by itself, or some may. Messages are as old as their place
 // says, but for the list's skew.
 func (l *postingList) over(after, upTo inbox.Position, d deadline, expiring bool) (t tally) {
-	if !expiring && d.keepsAll() {
+	if !expiring && (d.keepsAll() || l.keepsAll(after, d)) {
 		return tally{}
 	}
 	for r := l.record(after + 1); r != nil && r.first <= upTo; r = l.record(r.last() + 1) {
 		t = t.plus(r.over(r.upTo(after), r.upTo(upTo), d))
-		if !expiring && r.copies < r.n && r.oldest-l.in.fresh.clock.skew > d.old {
+		if !expiring && r.copies < r.n && r.oldest-l.in.clock.skew > d.old {
 			break
 		}
 	}

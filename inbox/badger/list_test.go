@@ -1,9 +1,11 @@
 package badger
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -43,10 +45,10 @@ func listsOf(t *testing.T, r *rand.Rand, all map[listID][]posting, steps int, re
 			before /= 2 // what is in the lists already is passed over
 		}
 		for id, f := range within(before, through).lists {
-			step := &indexStep{incarnation: inc}
+			step := &indexStep{incarnation: inc, most: indexDefaults.keys}
 			err := db.View(func(txn *badger.Txn) error {
-				done, err := step.extend(txn, id, f)
-				if !done {
+				open, err := readOpen(txn, inc, id)
+				if err == nil && !step.extend(id, f, open) {
 					t.Error("a list is not done")
 				}
 				return err
@@ -118,6 +120,9 @@ func checkList(t *testing.T, r *rand.Rand, l *postingList, all []posting) {
 			return endless
 		}
 		return inbox.Position(r.IntN(int(all[len(all)-1].position) + 10))
+	}
+	if first, ok := l.origin(); !ok || first != all[0] {
+		t.Errorf("the first is %v (%v), want %v", first, ok, all[0])
 	}
 	for range 40 {
 		after, upTo, d := some(), some(), someDeadline(r)
@@ -199,5 +204,37 @@ func checkMerged(t *testing.T, r *rand.Rand, l *lists, all map[listID][]posting)
 		if got, ok := m.next(); ok {
 			t.Fatalf("merged, at the end: %v", got)
 		}
+	}
+}
+
+// Where the records in front have gone by themselves, what is left counts, whatever the open
+// record says of where its list began.
+func TestListsWithoutTheirFirst(t *testing.T) {
+	db, err := badger.Open(badger.DefaultOptions("").WithInMemory(true).WithLogger(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	all := somePostings(rand.New(rand.NewPCG(7, 7)), 300, 10, 1)
+	gone, id, now := all[:200], listID{kind: listAll}, uint64(time.Now().Unix())
+	step := &indexStep{incarnation: 7}
+	before := step.putRecord(id, "", "", tally{}, gone, now-1)
+	step.putOpen(id, "", "", before, origin{all[0], now - 1}, all[200:], 0)
+	err = db.Update(func(txn *badger.Txn) error {
+		return errors.Join(txn.SetEntry(step.puts[0]), txn.SetEntry(step.puts[1]))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.View(func(txn *badger.Txn) error {
+		l := &lists{txn: txn, incarnation: 7, fresh: newFresh(kindsOfInbox, messageClock{skew: 300}), now: now}
+		defer l.close()
+		if got, want := l.list(id).live(0, endless, deadline{}), tallyOf(all[200:], 0, endless, nil); got != want {
+			t.Errorf("%v are left, want %v", got, want)
+		}
+		return l.err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,6 +1,9 @@
 package badger
 
 import (
+	"bytes"
+	"iter"
+
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -13,8 +16,11 @@ type lists struct {
 	s           *Store
 	txn         *badger.Txn
 	incarnation incarnation
-	fresh       *fresh // what is not in the lists, and perhaps some that is
-	err         error  // the first record that could not be read; what was returned since is not to be used
+	fresh       *fresh        // what the blocks have that is not in the lists, and perhaps some that is,
+	recent      []*recentView // and what is behind that
+	clock       messageClock  // of all of it
+	now         uint64        // what goes up to then may be gone already, in Badger's seconds
+	err         error         // the first record that could not be read; what was returned since is not to be used
 
 	forward, backward *badger.Iterator // nil until they are needed
 }
@@ -23,6 +29,39 @@ func (l *lists) close() {
 	for _, it := range []*badger.Iterator{l.forward, l.backward} {
 		if it != nil {
 			it.Close()
+		}
+	}
+}
+
+// cameNames returns the names of a list of which something came in, and is false if
+// nothing has.
+func (l *lists) cameNames(id listID) (names [2]string, ok bool) {
+	if f := l.fresh.lists[id]; f != nil {
+		return [2]string{f.sender, f.topic}, true
+	}
+	for _, v := range l.recent {
+		if l, _, ok := v.list(id); ok {
+			return l.names, true
+		}
+	}
+	return names, false
+}
+
+// cameOf yields those lists of what came in, each once or more often, that somebody
+// wants.
+func (l *lists) cameOf(wants func(listID) bool) iter.Seq[listID] {
+	return func(yield func(listID) bool) {
+		for id := range l.fresh.lists {
+			if wants(id) && !yield(id) {
+				return
+			}
+		}
+		for _, v := range l.recent {
+			for _, id := range v.ids(wants) {
+				if !yield(id) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -39,6 +78,10 @@ func (l *lists) seek(id listID, p inbox.Position) *postings {
 func (l *lists) seekKey(key []byte) {
 	if l.forward == nil {
 		l.forward = l.txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixList, uint64(l.incarnation))})
+	}
+	if l.forward.Valid() && bytes.Compare(l.forward.Item().Key(), key) < 0 {
+		advance(l.forward, key)
+		return
 	}
 	l.forward.Seek(key)
 }

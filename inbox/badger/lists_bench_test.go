@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -125,9 +127,20 @@ func BenchmarkAppendIndexed(b *testing.B) {
 				}
 				b.ReportAllocs()
 				b.ResetTimer()
+				begun := processorTime()
 				fill(b, s, b.N, senders)
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+				b.ReportMetric(float64((processorTime()-begun).Nanoseconds())/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}
+}
+
+// processorTime is what the process has used of its processors.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -38,6 +38,9 @@ func (s *Store) load() (left leftovers, err error) {
 			return err
 		}
 		s.loadDeletions(txn)
+		if err := s.loadErasures(txn); err != nil {
+			return err
+		}
 		if err := s.loadStamps(txn); err != nil {
 			return err
 		}

@@ -123,12 +123,18 @@ func (g *commitGroup) endSegment(m inbox.Member, st *stream, sub inbox.Subscript
 // since returns from where on the present membership of m is to be read: if what is
 // finished can be had again, from where it began.
 func (g *commitGroup) since(m inbox.Member, st *stream) inbox.Position {
-	since := st.since(m)
 	if g.s.rewind <= 0 {
-		return since
+		return st.since(m)
 	}
-	if p := st.past[m]; p != nil {
-		return p.since
+	return g.joined(m, st)
+}
+
+// joined returns where the present membership of m began, or, if nothing that is finished
+// can be had again, a later position up to which it has finished everything.
+func (g *commitGroup) joined(m inbox.Member, st *stream) inbox.Position {
+	since := st.joined(m)
+	if g.s.rewind <= 0 || st.past[m] != nil {
+		return since
 	}
 	stored := g.s.db.NewTransaction(false)
 	defer stored.Discard()

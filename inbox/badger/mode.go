@@ -10,14 +10,15 @@ import (
 func (h *handle) Mode() inbox.Mode { return h.mode }
 
 // SetMode implements [inbox.Puller].
-func (s *Store) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) error {
-	return s.do(ctx, "set mode", func(g *commitGroup) error {
+func (s *Store) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) (inbox.Mode, error) {
+	return run(ctx, s, "set mode", func(g *commitGroup) (inbox.Mode, error) {
 		member := s.sessions.member(r)
 		if member == 0 || isGroup(r) || s.sessions.at(member).over() <= g.now.UnixMilli() {
-			return inbox.ErrNoSession
+			return inbox.ModeKept, inbox.ErrNoSession
 		}
-		g.setMode(s.sessions.at(member), m)
-		return nil
+		sess := s.sessions.at(member)
+		g.setMode(sess, m)
+		return sess.mode(), nil
 	})
 }
 

@@ -58,6 +58,7 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 			g.publishWill(m) // the receiver comes too late to hold it back
 		}
 		if owner := sess.owner(); owner != nil {
+			g.saveNow(owner)
 			g.detach(owner)
 			owner.fence()
 			sess.setOwner(nil)
@@ -91,12 +92,12 @@ func (g *commitGroup) open(r inbox.Receiver, o inbox.OpenOptions) (*handle, erro
 		s: s, receiver: r, incarnation: sess.incarnation, member: m, stored: sess.stored(),
 		mode: sess.mode(), state: o.State, live: o.Live, isResumed: resumed,
 		wake: make(chan struct{}, 1), fenced: make(chan struct{}),
-		last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{}, given: map[inbox.Position]struct{}{}, brought: map[inbox.Position]inbox.Position{},
+		before: s.sequence, last: s.sequence, caughtUp: !resumed, received: map[uint16]bool{}, given: map[inbox.Position]struct{}{}, brought: map[inbox.Position]inbox.Position{},
 	}
 	if !resumed {
 		h.position = s.sequence
 	} else if o.From != nil {
-		h.again = &again{from: *o.From, outlook: g.look(m), kept: s.keptBehind()}
+		h.again = &again{from: *o.From, outlook: g.look(m)}
 	}
 	sess.setOwner(h)
 	g.attach(h)
@@ -170,19 +171,23 @@ func (g *commitGroup) putSession(sess sessionRef) {
 // nobody else writes it from now on.
 func (h *handle) restore() error {
 	var r progressRecord
+	acked := false
 	err := h.s.view(func(txn *badger.Txn) (err error) {
 		h.resumedReceived = readReceived(txn, h.incarnation)
-		h.resumedAcked = hasAcked(txn, h.incarnation)
+		acked = hasAcked(txn, h.incarnation)
 		r, err = readProgress(txn, h.incarnation)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read delivery state: %w", err)
 	}
+	if acked {
+		h.noteAcked()
+	}
 	for _, id := range h.resumedReceived {
 		h.received[id] = true // the committer has it when the opener's first operation comes
 	}
-	h.s.sweeper.opened(h.incarnation, r.swept)
+	h.s.sweeper.opened(h, r.swept)
 	return h.begin(r)
 }
 

@@ -57,9 +57,10 @@ type Options struct {
 
 	Log *slog.Logger // nil for slog.Default
 
-	// What tests do more often.
+	// What tests do more often, and what they are told.
 	sweepEvery time.Duration // 0 means sweepInterval
 	sizes      indexSizes    // the zero value means indexDefaults
+	committed  func()        // runs on the committer after each transaction; nil for nothing
 }
 
 const (
@@ -79,6 +80,9 @@ func (o Options) withDefaults() Options {
 	o.LockWait = cmp.Or(o.LockWait, defaultWait)
 	o.sweepEvery = cmp.Or(o.sweepEvery, sweepInterval)
 	o.sizes = cmp.Or(o.sizes, indexDefaults)
+	if o.committed == nil {
+		o.committed = func() {}
+	}
 	return o
 }
 

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"math"
 	"sort"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -71,6 +70,14 @@ type postings struct {
 	earliest, latest int64 // not to be looked at if none expires
 	column           [columns]column
 	expiresAt        uint64 // when it may go, in Badger's seconds; 0 for never
+
+	origin origin // of an open record that has some of its list in front of it
+}
+
+// origin is where a list has begun: its first posting. Position 0 if it is not known.
+type origin struct {
+	posting
+	goes uint64 // when the record that has it may go, in Badger's seconds; 0 for never
 }
 
 // column is numbers of the same width, one after the other.
@@ -100,8 +107,10 @@ func (r *postings) at(i int) posting {
 	return p
 }
 
-func (r *postings) time(i int) int64  { return r.base + int64(r.column[columnTime].at(i)) }
+func (r *postings) time(i int) int64 { return r.base + int64(r.column[columnTime].at(i)) }
+
 func (r *postings) copied(i int) bool { return r.column[columnBehind].at(i) != 0 }
+
 func (r *postings) expiry(i int) int64 {
 	if v := r.column[columnExpiry].at(i); v != 0 {
 		return r.earliest + int64(v-1)
@@ -153,58 +162,18 @@ func (r *postings) total() tally {
 	return r.before.plus(tally{uint64(r.n), r.bytesUpTo(r.n), uint64(r.expiring), uint64(r.copies)})
 }
 
+// listOrigin returns where the list has begun whose open record this is.
+func (r *postings) listOrigin() origin {
+	if r.before.messages == 0 {
+		return origin{r.at(0), r.expiresAt}
+	}
+	return r.origin
+}
+
 // appendTo appends all postings of the record.
 func (r *postings) appendTo(all []posting) []posting {
 	for i := range r.n {
 		all = append(all, r.at(i))
 	}
 	return all
-}
-
-// deadline says which entries are over: those whose own time has come, and, but for
-// copies, those that are as old as the store keeps any.
-type deadline struct {
-	now int64 // Unix ms
-	old int64 // the time of the newest message that is kept no more, Unix ms; math.MinInt64 if all are
-}
-
-// keepsAll reports whether no message is too old.
-func (d deadline) keepsAll() bool { return d.old == math.MinInt64 }
-
-// isOver reports whether an entry is over.
-func (d deadline) isOver(p *posting) bool {
-	return p.expiry != 0 && p.expiry <= d.now || p.time <= d.old && !p.isCopy()
-}
-
-// passed reports whether the entry number i is over.
-func (d deadline) passed(r *postings, i int) bool {
-	expiry := r.expiry(i)
-	return expiry != 0 && expiry <= d.now || r.time(i) <= d.old && !r.copied(i)
-}
-
-// allOver reports whether all entries are over, as far as the head of the record says.
-func (r *postings) allOver(d deadline) bool {
-	return r.expiring == r.n && r.latest <= d.now || r.copies == 0 && r.newest <= d.old
-}
-
-// over is what those of the entries from number i to before number j come to that
-// are over. Cost: nothing if the head of the record says that none is or all are,
-// otherwise about 10 ns an entry.
-func (r *postings) over(i, j int, d deadline) tally {
-	some := r.expiring > 0 && r.earliest <= d.now || r.copies < r.n && r.oldest <= d.old
-	switch {
-	case i >= j || !some:
-		return tally{}
-	case r.allOver(d):
-		return r.tally(j).minus(r.tally(i))
-	}
-	var t tally
-	for ; i < j; i++ {
-		if !d.passed(r, i) {
-			continue
-		}
-		p := r.at(i)
-		t = t.plus(p.tally())
-	}
-	return t
 }

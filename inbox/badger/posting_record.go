@@ -21,12 +21,16 @@ import (
 //	[ oldest:uvarint newest:uvarint ]                  times of those that are not copies, above base; if copies < n
 //	[ earliest:uvarint latest:uvarint ]                expiries, Unix ms; if expiring > 0
 //	( width:1  column ) * 5                            n numbers each, of width bytes, 0 to 8, big endian
+//	[ origin ]                                         of the open record, if there is something before it
+//
+//	origin: position:uvarint  behind:uvarint  bytes:uvarint  time:uvarint  expiry:uvarint  goes:uvarint
 //
 // The columns are: position above first; bytes of the entry and all before it in the
 // record; time above base; 1 + expiry above earliest, 0 for none; distance of the
 // message's own number from the position. One in which all numbers are 0 takes
 // nothing. So an entry takes about 8 bytes, and the one at a position is found
-// without reading the others.
+// without reading the others. The origin is the first posting of the list, and when
+// its record goes, in Badger's seconds.
 const recordVersion = 1
 
 // appendPostings appends a record of postings, which are ascending, at least one and
@@ -81,6 +85,17 @@ func appendPostings(dst []byte, sender, topic string, before tally, all []postin
 	return dst
 }
 
+// appendOrigin appends the origin of the list to an open record, if it is known.
+func appendOrigin(dst []byte, o origin) []byte {
+	if o.position == 0 {
+		return dst
+	}
+	for _, v := range [...]uint64{uint64(o.position), uint64(o.position - o.id), o.bytes, uint64(o.time), uint64(o.expiry), o.goes} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
+}
+
 // row sets the numbers of one posting, and returns what it and those before it take in
 // bytes.
 func (r *postings) row(p *posting, before uint64, row *[columns]uint64) uint64 {
@@ -124,7 +139,18 @@ func describePostings(all []posting) postings {
 
 // parsePostings reads what appendPostings has written. The record points into b,
 // which must not change.
-func parsePostings(b []byte) (*postings, error) {
+func parsePostings(b []byte) (*postings, error) { return parsePostingsUpTo(b, mostPostings) }
+
+// makePostings returns a record of postings of which there may be any number.
+func makePostings(sender, topic string, before tally, all []posting) *postings {
+	r, err := parsePostingsUpTo(appendPostings(nil, sender, topic, before, all), len(all))
+	if err != nil {
+		panic(err) // it has just been written
+	}
+	return r
+}
+
+func parsePostingsUpTo(b []byte, most int) (*postings, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("read postings: empty: %w", inbox.ErrDamaged)
 	}
@@ -134,7 +160,7 @@ func parsePostings(b []byte) (*postings, error) {
 	d := postingsReader{rest: b[1:]}
 	r := &postings{sender: d.text("sender"), topic: d.text("topic")}
 	r.before = tally{d.number("messages"), d.number("bytes"), d.number("expiring"), d.number("copies")}
-	r.n = int(d.upTo("n", mostPostings))
+	r.n = int(d.upTo("n", uint64(most)))
 	r.copies, r.expiring = int(d.upTo("copies", uint64(r.n))), int(d.upTo("expiring", uint64(r.n)))
 	r.first = inbox.Position(d.number("first"))
 	r.base = int64(d.number("base"))
@@ -149,6 +175,9 @@ func parsePostings(b []byte) (*postings, error) {
 	}
 	for c := range r.column {
 		r.column[c] = d.column(uint64(r.n))
+	}
+	if len(d.rest) > 0 {
+		r.origin = d.origin()
 	}
 	if d.err == nil && (len(d.rest) > 0 || r.last() < r.first) {
 		d.fail("end")
@@ -208,6 +237,14 @@ func (d *postingsReader) bytes(what string, n uint64) []byte {
 
 func (d *postingsReader) text(what string) []byte {
 	return d.bytes(what, d.number(what))
+}
+
+func (d *postingsReader) origin() (o origin) {
+	o.position = inbox.Position(d.number("origin"))
+	o.id = o.position - inbox.Position(d.upTo("origin", uint64(o.position)))
+	o.bytes, o.time, o.expiry = d.number("origin"), int64(d.number("origin")), int64(d.number("origin"))
+	o.goes = d.number("origin")
+	return o
 }
 
 // column reads a column of n numbers.

@@ -3,7 +3,6 @@ package badger
 import (
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -86,80 +85,6 @@ func FuzzParsePostings(f *testing.F) {
 			t.Fatalf("%d postings of %d", len(all), r.n)
 		}
 	})
-}
-
-func TestArrivalsRecord(t *testing.T) {
-	a := &arrivals{}
-	for _, p := range []posting{{7, 7, 10, 5, 0}, {9, 8, 11, 4, 0}, {300, 300, 0, 6, 60}} {
-		a.add(p, fmt.Sprintf("s%d", p.position%2), "t", 0)
-	}
-	b := appendArrivals(nil, a)
-	want := "01" + "02" + "0273310174" + "0273300174" + "03" + "01" + "000001" + // stores in the field hold this
-		"01" + "0000" + "00000000" + "030101" + "07" + "04" + "0102" + "3c3c" + "02" + "000000020125" + "01" + "0a1515" + "01" + "010002" + "01" + "000001" + "01" + "000100"
-	if got := hex.EncodeToString(b); got != want {
-		t.Errorf("record\n%s, want\n%s", got, want)
-	}
-	read, err := parseArrivals(b)
-	if err != nil || !slices.Equal(read.names, a.names) || !slices.Equal(read.of, a.of) || !slices.Equal(read.entries, a.entries) {
-		t.Errorf("%v, %v", read, err)
-	}
-	for n := range b {
-		if _, err := parseArrivals(b[:n]); !errors.Is(err, inbox.ErrDamaged) {
-			t.Errorf("%d of %d bytes: %v", n, len(b), err)
-		}
-	}
-	if _, err := parseArrivals(append([]byte{arrivalsVersion + 1}, b[1:]...)); !errors.Is(err, inbox.ErrNewer) {
-		t.Errorf("later version: %v", err)
-	}
-}
-
-func FuzzParseArrivals(f *testing.F) {
-	a := &arrivals{}
-	a.add(posting{7, 7, 10, 5, 0}, "ann", "a/b", 0)
-	a.add(posting{8, 2, 10, 5, 9}, "bob", "a/b", 0)
-	f.Add([]byte{})
-	f.Add(appendArrivals(nil, a))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseArrivals(b)
-		if err != nil {
-			if !errors.Is(err, inbox.ErrDamaged) && !errors.Is(err, inbox.ErrNewer) {
-				t.Fatalf("error %v", err)
-			}
-			return
-		}
-		newFresh(kindsOfInbox, messageClock{}).add(a) // nothing panics
-		n := 0
-		for piece := range a.pieces() {
-			n += len(piece.entries)
-		}
-		if n != len(a.entries) || n == 0 {
-			t.Fatalf("%d of %d entries are in pieces", n, len(a.entries))
-		}
-	})
-}
-
-// Arrivals are cut where a record would have too many, or be too large.
-func TestArrivalsInPieces(t *testing.T) {
-	for _, c := range []struct{ entries, name, most int }{{10_000, 10, mostPostings}, {300, 2000, pieceBytes/4000 + 1}, {3, 200_000, 1}} {
-		a, sum := &arrivals{expiresAt: 9}, 0
-		for i := range c.entries {
-			sender := fmt.Sprintf("%0*d", c.name, i)
-			a.add(posting{position: inbox.Position(i + 1), id: inbox.Position(i + 1)}, sender, sender, 9)
-		}
-		for piece := range a.pieces() {
-			if n := len(piece.entries); n > c.most || piece.expiresAt != 9 {
-				t.Errorf("a piece of %d, which goes at %d", n, piece.expiresAt)
-			}
-			for i := range piece.entries {
-				if sum++; piece.entries[i].position != inbox.Position(sum) || piece.names[piece.of[i]] != a.names[sum-1] {
-					t.Fatalf("entry %d is %v", sum, piece.entries[i])
-				}
-			}
-		}
-		if sum != c.entries {
-			t.Errorf("%d of %d entries are in pieces", sum, c.entries)
-		}
-	}
 }
 
 // What a record says in numbers is what its postings come to.

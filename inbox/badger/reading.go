@@ -20,7 +20,7 @@ type reading struct {
 func (h *handle) readingLocked() reading {
 	return reading{
 		receiver: h.receiver, incarnation: h.incarnation, sources: h.sources, leavings: h.leavings,
-		acked: h.acks > 0 || h.resumedAcked,
+		acked: h.hasAckedLocked(),
 	}
 }
 
@@ -47,7 +47,16 @@ func (r *reading) readAgain(after inbox.Position) {
 func (h *handle) hasAcked() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.acks > 0 || h.resumedAcked
+	return h.hasAckedLocked()
+}
+
+func (h *handle) hasAckedLocked() bool { return h.acked || h.acks.Load() > 0 }
+
+// noteAcked notes that something may be, without anything being withdrawn from the owner.
+func (h *handle) noteAcked() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.acked = true
 }
 
 func (h *handle) allSources() []*source {

@@ -1,87 +1,98 @@
 package badger
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// With [Options.Rewind], what is finished stays for a time after it was stored, so
-// that a receiver can start again. Up to which position that time is over says a
-// clock: now and then the last number that was given is written down, under the time.
-//
-//	T ms:8   version:1 sequence:8
-const stampVersion = 1
-
-// stampsKept is how many such notes there are in the time.
-const stampsKept = 100
-
-// stamp says that everything up to a position was stored before a time, Unix ms.
-type stamp struct {
-	time int64
-	upTo inbox.Position
+// again is what is needed to start again.
+type again struct {
+	from inbox.Bound
+	outlook
 }
 
-func stampKey(time int64) []byte { return numberKey(prefixStamp, uint64(time)) }
-
-func (t stamp) value() []byte {
-	return binary.BigEndian.AppendUint64([]byte{stampVersion}, uint64(t.upTo))
-}
-
-func parseStamp(key, b []byte) (t stamp, err error) {
-	if len(b) != 9 || len(key) != 9 {
-		return t, fmt.Errorf("read clock: %d bytes under %d: %w", len(b), len(key), inbox.ErrDamaged)
-	}
-	if err := checkVersion("stamp", int(b[0]), stampVersion); err != nil {
-		return t, err
-	}
-	return stamp{int64(keyNumber(key)), inbox.Position(keyNumber(b))}, nil
-}
-
-// loadStamps reads the clock.
-func (s *Store) loadStamps(txn *badger.Txn) error {
-	s.keepFrom.Store(uint64(endless))
-	if s.rewind > 0 {
-		s.keepFrom.Store(0)
-	}
-	return each(txn, []byte{prefixStamp}, func(k, v []byte) error {
-		t, err := parseStamp(k, v)
-		s.stamps = append(s.stamps, t)
+// startAgain makes everything unread that is kept behind a bound, and forgets what
+// was on its way.
+func (h *handle) startAgain(r progressRecord) (progressRecord, error) {
+	a := h.again
+	after, joined := inbox.Position(0), map[*stream]inbox.Position{}
+	err := h.s.view(func(txn *badger.Txn) (err error) {
+		u := &unread{outlook: a.outlook, s: h.s, txn: txn, progress: r}
+		if joined, err = u.fromJoining(); err == nil {
+			after, _, err = u.place(a.from)
+		}
 		return err
 	})
-}
-
-// readClock has the clock go on. Runs in each round of the sweeper.
-func (g *commitGroup) readClock() {
-	s, now := g.s, g.now.UnixMilli()
-	rewind := s.rewind.Milliseconds()
-	if rewind <= 0 { // it was switched off
-		for _, t := range s.stamps {
-			g.delete(stampKey(t.time))
+	if err != nil {
+		return r, fmt.Errorf("start again: %w", err)
+	}
+	last := h.before
+	err = h.changeProgress("start again", func(g *commitGroup) {
+		after := min(max(after, h.s.keptBehind(), r.swept), last) // what is kept now: the sweeper may be about to delete the rest
+		all := r.unfinished(last).Add(inbox.Span{After: after, Through: last})
+		g.forgetAcked(h.incarnation, after)
+		r.Withdraw(func(inbox.Delivery) bool { return true })
+		r.Sent, r.waiting = last, all
+		switch {
+		case h.mode == inbox.ModePull && len(all) > mostWaiting:
+			r = g.joinWaiting(h.incarnation, r)
+			fallthrough
+		case h.mode == inbox.ModePull || len(all) == 0:
+			g.putProgress(h.incarnation, r)
+		default:
+			r = g.goBack(h, r)
 		}
-		s.stamps = nil
-		return
-	}
-	if n := len(s.stamps); n == 0 || s.stamps[n-1].upTo < s.sequence && now-s.stamps[n-1].time >= max(rewind/stampsKept, 1) {
-		t := stamp{now, s.sequence}
-		s.stamps = append(s.stamps, t)
-		g.put(stampKey(t.time), t.value())
-	}
-	over := 0 // so many are no more needed, for a later one says more
-	for over+1 < len(s.stamps) && s.stamps[over+1].time <= now-rewind {
-		g.delete(stampKey(s.stamps[over].time))
-		over++
-	}
-	s.stamps = slices.Delete(s.stamps, 0, over)
-	if first := s.stamps[0]; first.time <= now-rewind {
-		s.keepFrom.Store(max(s.keepFrom.Load(), uint64(first.upTo)))
+		g.readAgain(h, r.finished(), joined)
+	})
+	return r, err
+}
+
+// readAgain has the streams of a session read from a position on, or from where it
+// joined them, and the sweeper begin there.
+func (g *commitGroup) readAgain(h *handle, after inbox.Position, joined map[*stream]inbox.Position) {
+	g.s.sweeper.wentBack(h.incarnation, after)
+	g.remakeIndex(h.incarnation) // it may have what was deleted behind that
+	g.s.wentBack++
+	for _, st := range g.s.streams.of(h.member) {
+		from := after
+		if st.past[h.member] == nil {
+			since, known := joined[st]
+			if !known {
+				continue // it has joined meanwhile, and has nothing to read again
+			}
+			from = max(after, since)
+		}
+		if r := st.readers.of(h.member); r != nil && from < r.position() {
+			r.set(from)
+			st.slowest = place{}
+			g.reread(h.member, st)
+		}
 	}
 }
 
-// keptBehind returns the position up to which what is finished need not be kept. It
-// never becomes less.
-func (s *Store) keptBehind() inbox.Position { return inbox.Position(s.keepFrom.Load()) }
+// fromJoining has the streams read from where the present memberships began, and returns
+// these places.
+func (u *unread) fromJoining() (map[*stream]inbox.Position, error) {
+	joined := map[*stream]inbox.Position{}
+	for _, src := range u.sources {
+		if src.until != endless {
+			continue
+		}
+		sub, err := readSubscription(u.txn, u.incarnation, src.stream.filter)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			continue // left meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if sub.member {
+			src.since = min(src.since, sub.since)
+			joined[src.stream] = src.since
+		}
+	}
+	return joined, nil
+}

@@ -3,6 +3,7 @@ package badger
 import (
 	"bytes"
 	"maps"
+	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -144,18 +145,12 @@ func (g *commitGroup) settle(o outlook, was progressRecord, finished inbox.Posit
 	}
 	h := sess.owner()
 	if h != nil { // where it is is its own to say, but for what it does not know
-		waiting := h.waitsFor()
-		last := inbox.Position(0)
-		if n := len(waiting); n > 0 {
-			last = waiting[n-1].Through
-		}
-		finished = min(finished, last)
-		h.setWaiting(waiting.Remove(inbox.Span{Through: finished}))
+		finished = h.waitsNoMore(finished)
 	}
 	next := now.moved(finished, h == nil)
 	if !bytes.Equal(appendProgress(nil, next), appendProgress(nil, now)) {
 		g.putProgress(o.incarnation, next)
-		g.saved = append(g.saved, saved{incarnation: o.incarnation, swept: next.swept, state: next.sweepable(), closed: h == nil})
+		g.saved = append(g.saved, saved{member: o.member, incarnation: o.incarnation, swept: next.swept, state: next.sweepable(), closed: h == nil})
 		for _, st := range g.s.streams.of(o.member) {
 			st.advance(o.member, next.finished())
 		}
@@ -165,25 +160,29 @@ func (g *commitGroup) settle(o outlook, was progressRecord, finished inbox.Posit
 	return !w.forgetUpTo(next.finished(), piecesAtOnce), nil
 }
 
-// moved is the state of an inbox in which everything up to a position is finished,
-// but for what stays open: without an owner that is only what is to be completed.
+// moved is the state of an inbox in which everything up to a position is finished.
+// What an owner has open stays so; without one the packet ids are what is left of it.
 func (r progressRecord) moved(finished inbox.Position, away bool) progressRecord {
 	r.waiting = r.waiting.Remove(inbox.Span{Through: finished})
 	r.Sent = max(r.Sent, finished)
 	if away {
-		open := r.Open
-		r.Open = nil
-		for _, d := range open {
-			if d.Position > finished || d.Released {
-				r.Open = append(r.Open, d)
-			}
-		}
+		r.Open = slices.Clone(r.Open)
+		r.Withdraw(func(d inbox.Delivery) bool { return d.Position <= finished })
 	}
 	return r
 }
 
-func (h *handle) setWaiting(waiting inbox.Spans) {
+// waitsNoMore notes that everything up to a position is finished, of what waits, and
+// returns up to where that is. Of a handle that is still being opened it knows nothing, and
+// leaves it to the opener: see begin.
+func (h *handle) waitsNoMore(finished inbox.Position) inbox.Position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiting = waiting
+	last := inbox.Position(0)
+	if n := len(h.waiting); n > 0 {
+		last = h.waiting[n-1].Through
+	}
+	finished = min(finished, last)
+	h.waiting = h.waiting.Remove(inbox.Span{Through: finished})
+	return finished
 }

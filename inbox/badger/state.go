@@ -116,6 +116,32 @@ func openSpans(open []inbox.Delivery) (s inbox.Spans) {
 	return s
 }
 
+// saveOnce has the state of h written at the end of the group, once however often it
+// is asked for: who receives at QoS 2 asks for each PUBREC, and a state is as long as
+// what is open.
+func (g *commitGroup) saveOnce(h *handle) {
+	if !h.due {
+		h.due = true
+		g.due = append(g.due, h)
+	}
+}
+
+// saveDue writes the states that saveOnce was asked for.
+func (g *commitGroup) saveDue() {
+	for _, h := range g.due {
+		g.saveNow(h)
+	}
+}
+
+// saveNow writes the state of h if saveOnce was asked for it. Who takes the session away
+// from h must have it written before.
+func (g *commitGroup) saveNow(h *handle) {
+	if h.due && h.owns() {
+		g.saveState(h, false)
+	}
+	h.due = false
+}
+
 // saveLazily writes the states of inboxes whose owners asked for it without
 // waiting. Many acknowledgements are one write.
 func (g *commitGroup) saveLazily(lazy []*handle) {
@@ -134,6 +160,7 @@ func (g *commitGroup) saveIfDue(h *handle) {
 
 // saveState writes the delivery state of h as it is now.
 func (g *commitGroup) saveState(h *handle, closed bool) {
+	h.due = false
 	if h.state == nil {
 		return
 	}
@@ -141,7 +168,7 @@ func (g *commitGroup) saveState(h *handle, closed bool) {
 	h.durable(r)
 	sess := g.s.sessions.at(h.member)
 	if sess.stored() || sess.spilled() {
-		g.saved = append(g.saved, saved{incarnation: h.incarnation, state: r.sweepable(), closed: closed})
+		g.saved = append(g.saved, saved{member: h.member, incarnation: h.incarnation, state: r.sweepable(), closed: closed})
 	}
 	if sess.stored() {
 		g.putProgress(h.incarnation, r)

@@ -55,6 +55,8 @@ type Store struct {
 
 	stats struct{ commits, appended, pages, expired, damaged atomic.Int64 }
 
+	afterCommit func() // see Options.committed
+
 	// Owned by the committer.
 	sessions       *sessions
 	index          *inbox.Index
@@ -62,9 +64,10 @@ type Store struct {
 	histories      histories // but all of it, once the store is open
 	leavings       map[inbox.Member][]leaving
 	lookouts       lookouts
-	recounts       map[uint64]struct{}       // bodies with a new reference since the sweeper began to count; nil while it does not
-	wentBack       int                       // how often a session has gone back to what it had finished
-	stamps         []stamp                   // ascending
+	recounts       map[uint64]struct{} // bodies with a new reference since the sweeper began to count; nil while it does not
+	wentBack       int                 // how often a session has gone back to what it had finished
+	stamps         []stamp             // ascending
+	recents        *recents
 	indexes        map[incarnation]*indexing // of those inboxes and streams that have one
 	sequence       inbox.Position            // given last
 	sequenceEnd    inbox.Position            // taken from the store up to here
@@ -96,7 +99,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{
 		db: db, dir: dir, lock: lock, log: o.Log, retention: o.Retention, rewind: o.Rewind, keepQoS0: o.KeepQoS0,
 		queue: newQueue(), fanout: newFanout(), blocks: newStreamBlocks(), turns: newTurns(),
-		streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{}, indexes: map[incarnation]*indexing{}, sizes: o.sizes,
+		streams: newStreams(o), histories: named, leavings: map[inbox.Member][]leaving{}, indexes: map[incarnation]*indexing{}, recents: newRecents(), sizes: o.sizes, afterCommit: o.committed,
 		closing: make(chan struct{}), committed: make(chan struct{}), failed: make(chan struct{}),
 		sessions: newSessions(), index: inbox.NewIndex(),
 		disk: &diskGuard{dir: o.Dir, reserve: max(o.Reserve, 0), log: o.Log},
@@ -131,6 +134,9 @@ func (s *Store) view(read func(*badger.Txn) error) error {
 		return translate(s.db.View(read))
 	}
 }
+
+// ID implements [inbox.Store].
+func (s *Store) ID() uint32 { return s.id }
 
 // Close implements [inbox.Store]: the reverse of Open.
 func (s *Store) Close() error {

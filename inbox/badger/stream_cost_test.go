@@ -4,25 +4,16 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// store publishes and waits.
+// store publishes in a topic and waits.
 func store(t *testing.T, s *Store, topic string) inbox.Receipt {
 	t.Helper()
-	done := make(chan inbox.Receipt, 1)
-	e := &inbox.Envelope{Topic: topic, Payload: make([]byte, 256), QoS: 1, Time: time.Now().UnixMilli()}
-	s.Append(context.Background(), e, func(r inbox.Receipt, err error) {
-		if err != nil {
-			t.Error(err)
-		}
-		done <- r
-	})
-	return <-done
+	return storeOne(t, s, &inbox.Envelope{Topic: topic, Payload: make([]byte, 256), QoS: 1})
 }
 
 // What is written for a message does not depend on how many read it.

@@ -1,9 +1,11 @@
 package badger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
@@ -15,13 +17,19 @@ import (
 // under the session's incarnation and the filter:
 //
 //	[version, filter, qos, no local, retain as published, retain handling, identifier,
-//	 subscribed, member, since, left until, past, left]
+//	 subscribed, member, since, until, past, left]
 //
-// Earlier records end with past: then everything is left up to where that is said.
 // What is behind the identifier says how the session reads the stream of the
 // filter, if there is one; past is a string of uvarints, four for each segment:
 //
 //	since  until - since  QoS | no local << 2 | retain as published << 3  identifier
+//
+// left is a string of what was given up, one after the other, see [inbox.AppendSpans]:
+//
+//	spans  number of others:uvarint  (length:uvarint filter) for each of the others
+//
+// Earlier records end with past, or have one left that ends with its spans: by which other
+// subscriptions what is there may have come is not known, and it is delivered.
 const subscriptionVersion = 1
 
 // subscriptionRecord is what a session has of one filter.
@@ -31,7 +39,7 @@ type subscriptionRecord struct {
 	subscribed bool           // otherwise it has left, and has not finished
 	member     bool           // of the stream, rather than in the index
 	since      inbox.Position // where the membership begins
-	left       inbox.Spans    // what was stored there is given up
+	left       []leaving      // the earliest first
 	past       []segment
 }
 
@@ -58,6 +66,9 @@ func (s *Store) subscription(m inbox.Member, filter string) (r subscriptionRecor
 // is nothing.
 func (g *commitGroup) putSubscription(m inbox.Member, filter string) {
 	r, ok := g.s.subscription(m, filter)
+	if r.member {
+		r.since = g.joined(m, g.s.streams.byFilter[filter])
+	}
 	g.putSubscriptionRecord(m, r, ok)
 }
 
@@ -80,12 +91,9 @@ func (g *commitGroup) putSubscriptionRecord(m inbox.Member, r subscriptionRecord
 }
 
 func appendSubscription(dst []byte, r subscriptionRecord) ([]byte, error) {
-	left, until := []byte(nil), inbox.Position(0)
-	if n := len(r.left); n > 0 {
-		left, until = inbox.AppendSpans(nil, r.left), r.left[n-1].Through
-	}
 	return appendRecord(dst, subscriptionVersion, r.Filter, uint64(r.QoS), r.NoLocal, r.RetainAsPublished,
-		uint64(r.RetainHandling), uint64(r.Identifier), r.subscribed, r.member, uint64(r.since), uint64(until), appendPast(nil, r.past), left)
+		uint64(r.RetainHandling), uint64(r.Identifier), r.subscribed, r.member, uint64(r.since),
+		uint64(leftUntil(r.left)), appendPast(nil, r.past), appendLeft(nil, r.left))
 }
 
 // parseSubscription reads what appendSubscription has written. The filter points
@@ -105,9 +113,8 @@ func parseSubscription(b []byte) (r subscriptionRecord, err error) {
 		member:     d.Bool("member"),
 		since:      inbox.Position(d.number("since")),
 	}
-	until := inbox.Position(d.number("left until"))
+	until := inbox.Position(d.number("until"))
 	past := d.Bytes("past")
-	r.left = r.left.Add(inbox.Span{Through: until})
 	var left []byte
 	if d.fields > 12 {
 		left = d.Bytes("left")
@@ -115,15 +122,19 @@ func parseSubscription(b []byte) (r subscriptionRecord, err error) {
 	if err := d.err(); err != nil {
 		return r, err
 	}
-	if len(left) > 0 {
-		if r.left, _, err = inbox.ParseSpans(left); err != nil {
-			return r, fmt.Errorf("read subscription record: left: %w", err)
+	filter := strings.Clone(r.Filter)
+	switch {
+	case len(left) > 0:
+		if r.left, err = parseLeft(left, filter); err != nil {
+			return r, err
 		}
+	case until > 0:
+		r.left = []leaving{{filter: filter, of: inbox.Spans{{Through: until}}, others: []string{filter}}}
 	}
 	if len(past) == 0 {
 		return r, nil
 	}
-	r.past, err = parsePast(past, strings.Clone(r.Filter))
+	r.past, err = parsePast(past, filter)
 	return r, err
 }
 
@@ -138,6 +149,50 @@ func readSubscription(txn *badger.Txn, inc incarnation, filter string) (r subscr
 		return r, err
 	}
 	return parseSubscription(value)
+}
+
+func appendLeft(dst []byte, all []leaving) []byte {
+	for _, l := range all {
+		dst = binary.AppendUvarint(inbox.AppendSpans(dst, l.of), uint64(len(l.others)))
+		for _, f := range l.others {
+			dst = append(binary.AppendUvarint(dst, uint64(len(f))), f...)
+		}
+	}
+	return dst
+}
+
+// parseLeft reads what appendLeft has written of a filter. It keeps nothing of b.
+func parseLeft(b []byte, filter string) (all []leaving, err error) {
+	damaged := func(what string) error {
+		return fmt.Errorf("read subscription record: left: %s: %w", what, inbox.ErrDamaged)
+	}
+	for earlier := true; len(b) > 0; earlier = false {
+		l := leaving{filter: filter}
+		if l.of, b, err = inbox.ParseSpans(b); err != nil {
+			return nil, fmt.Errorf("read subscription record: left: %w", err)
+		}
+		if len(l.of) == 0 {
+			return nil, damaged("no spans")
+		}
+		if earlier && len(b) == 0 {
+			l.others = []string{filter} // and so nothing is given up
+			return append(all, l), nil
+		}
+		others, n := binary.Uvarint(b)
+		if n <= 0 || others > uint64(len(b)) {
+			return nil, damaged("number of others")
+		}
+		b = b[n:]
+		for range others {
+			size, n := binary.Uvarint(b)
+			if n <= 0 || size > uint64(len(b)-n) {
+				return nil, damaged("another filter")
+			}
+			l.others, b = append(l.others, string(b[n:n+int(size)])), b[n+int(size):]
+		}
+		all = append(all, l)
+	}
+	return all, nil
 }
 
 func appendPast(dst []byte, past []segment) []byte {
@@ -190,7 +245,7 @@ func (s *Store) loadSubscription(m inbox.Member, r subscriptionRecord) error {
 		s.index.Subscribe(m, r.Subscription)
 	}
 	if len(r.left) > 0 {
-		s.leavings[m] = append(s.leavings[m], leaving{filter: strings.Clone(r.Filter), of: r.left})
+		s.leavings[m] = append(s.leavings[m], r.left...)
 	}
 	if !r.member && len(r.past) == 0 {
 		return nil
@@ -212,7 +267,7 @@ func (s *Store) loadedStreams() {
 			s.serve(st)
 		}
 	}
-	for m, all := range s.leavings {
-		loadedLeavings(all, s.filtersOf(m))
+	for _, all := range s.leavings {
+		slices.SortStableFunc(all, func(a, b leaving) int { return cmp.Compare(a.until(), b.until()) })
 	}
 }

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	sweepInterval = 2 * time.Second // how often finished entries are looked for
-	sweepKeys     = 2000            // deletions handed to the committer at once
-	flattenAfter  = 16 << 20        // bytes deleted since the last compaction
+	sweepInterval   = 2 * time.Second // how often finished entries are looked for
+	releaseInterval = 2 * time.Second // how often mapped tables are taken out of memory
+	sweepKeys       = 2000            // deletions handed to the committer at once
+	flattenAfter    = 16 << 20        // bytes deleted since the last compaction
 )
 
 // sweeper deletes what receivers have finished, off the path of
 // acknowledgements: an acknowledgement only moves the delivery state, and once
 // that is durable the blocks behind it can go. A body goes with the last
 // reference to it. When much was deleted and the store is idle, it lets Badger
-// compact, so that the space comes back.
+// compact, so that the space comes back. It also takes mapped tables out of memory.
 type sweeper struct {
 	s    *Store
 	done chan struct{}
@@ -32,6 +33,7 @@ type sweeper struct {
 	sessions map[incarnation]*sweep
 	ended    []ended
 	acked    map[incarnation]inbox.Member // inboxes in which something was acknowledged without PUBACK
+	erasures []erasure                    // begun, and nobody is at them
 
 	replaced atomic.Int64 // bytes of messages that marks have taken the place of
 
@@ -43,7 +45,7 @@ type sweeper struct {
 	resumedKept  inbox.Position // what needed not be kept then
 	deleted      int64          // bytes since the last compaction
 	commits      int64          // of the store, when last looked at
-	flushed      bool           // the deletions are in tables: they can be compacted
+	flushing     bool           // those before are on their way to tables, to be compacted
 }
 
 // sweep is how far one inbox has been swept.
@@ -60,15 +62,19 @@ func newSweeper(s *Store) *sweeper {
 	return &sweeper{s: s, done: make(chan struct{}), sessions: map[incarnation]*sweep{}, acked: map[incarnation]inbox.Member{}}
 }
 
-// opened notes what was read when an inbox was opened.
-func (w *sweeper) opened(inc incarnation, swept inbox.Position) {
+// opened notes what was read when an inbox was opened, unless a newer owner has it by now:
+// then it may be closed again, or have ended.
+func (w *sweeper) opened(h *handle, swept inbox.Position) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if sw := w.sessions[inc]; sw != nil {
+	if h.isFenced() {
+		return
+	}
+	if sw := w.sessions[h.incarnation]; sw != nil {
 		sw.closed = false
 		return
 	}
-	w.sessions[inc] = &sweep{swept: swept}
+	w.sessions[h.incarnation] = &sweep{swept: swept}
 }
 
 // wentBack notes that nothing behind a position is finished any more in an inbox,
@@ -81,7 +87,8 @@ func (w *sweeper) wentBack(inc incarnation, after inbox.Position) {
 		sw = &sweep{}
 		w.sessions[inc] = sw
 	}
-	*sw = sweep{swept: min(sw.swept, after), back: sw.back + 1}
+	gone := goneUpTo(sw.swept, sw.held) // what was held may be finished, and not deleted yet
+	*sw = sweep{swept: min(gone, after), back: sw.back + 1}
 }
 
 // committed notes what a group made durable. Runs on the committer; never waits.
@@ -134,13 +141,15 @@ func (w *sweeper) loop(every time.Duration) {
 			w.s.fail(err)
 		}
 	}
-	t := time.NewTicker(every)
+	t, release := time.NewTicker(every), time.NewTicker(releaseInterval)
 	defer t.Stop()
+	defer release.Stop()
 	for {
 		select {
 		case <-t.C:
 			w.sweep()
 			w.compactWhenIdle()
+		case <-release.C:
 			if err := w.s.releaseMapped(); err != nil && !errors.Is(err, inbox.ErrClosed) {
 				w.s.log.Warn("mapped tables stay in memory", "error", err)
 			}
@@ -185,6 +194,7 @@ func (w *sweeper) sweep() {
 	if err := w.sweepHistories(b); err != nil {
 		w.report(0, err)
 	}
+	w.completeErasures()
 }
 
 func (w *sweeper) report(inc incarnation, err error) {
@@ -200,14 +210,6 @@ func (w *sweeper) again(inc incarnation) {
 	if sw := w.sessions[inc]; sw != nil {
 		sw.moved = true
 	}
-}
-
-func (w *sweeper) takeEnded() []ended {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ended := w.ended
-	w.ended = nil
-	return ended
 }
 
 // takeMoved returns copies of the sweeps that have work.
@@ -269,7 +271,9 @@ func (w *sweeper) resume(kept inbox.Position) error {
 	})
 }
 
-// left notes an inbox that may have something finished since before the start.
+// left notes an inbox that may have something finished since before the start. One that
+// went back may have done so since its state was read, and has another stored before
+// anything of it is finished.
 func (w *sweeper) left(inc incarnation, swept inbox.Position, state inbox.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,7 +282,7 @@ func (w *sweeper) left(inc incarnation, swept inbox.Position, state inbox.State)
 		sw = &sweep{swept: swept, closed: true}
 		w.sessions[inc] = sw
 	}
-	if sw.state.Sent == 0 { // nothing later is known
+	if sw.state.Sent == 0 && sw.back == 0 { // nothing later is known
 		sw.state = state
 	}
 	sw.moved = true
@@ -336,53 +340,4 @@ func (w *sweeper) record(done []progress) {
 			delete(w.sessions, p.incarnation)
 		}
 	}
-}
-
-// ended is a session of which everything is to be deleted.
-type ended struct {
-	incarnation incarnation
-	history     bool // it is the one of a history
-}
-
-// value is what stands under the note that the session is to be purged.
-func (e ended) value() []byte {
-	if e.history {
-		return []byte{1}
-	}
-	return nil
-}
-
-// purgeAll deletes everything of sessions that have ended, many in one commit.
-func (w *sweeper) purgeAll(b *sweepBatch, ended []ended) error {
-	for _, e := range ended {
-		if err := w.purge(b, e); err != nil {
-			return err
-		}
-		if len(b.keys) < sweepKeys {
-			continue
-		}
-		if err := b.flush(); err != nil {
-			return err
-		}
-	}
-	return b.flush()
-}
-
-// purge adds to the batch everything of an ended session, and behind that the note
-// that it is to be deleted.
-func (w *sweeper) purge(b *sweepBatch, e ended) error {
-	inc := e.incarnation
-	b.history = e.history
-	err := b.finished(inc, 0, ^inbox.Position(0), 0, nil, nil)
-	b.history = false
-	if err != nil {
-		return err
-	}
-	for _, prefix := range []byte{prefixSubscription, prefixReceived, prefixList, prefixTopic, prefixAcked, prefixBehind} {
-		if err := b.all(numberKey(prefix, uint64(inc))); err != nil {
-			return err
-		}
-	}
-	b.keys = append(b.keys, numberKey(prefixState, uint64(inc)), indexedKey(inc), numberKey(prefixPurge, uint64(inc)))
-	return nil
 }

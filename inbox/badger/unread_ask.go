@@ -26,7 +26,9 @@ func (s *Store) askSorted(ctx context.Context, r inbox.Receiver, do func(u *unre
 		case errors.As(err, &missing):
 			err = s.makeIndexes(ctx, o, missing)
 		case errors.As(err, &behind):
-			err = s.indexer.await(ctx, incarnation(behind))
+			if err = s.indexer.await(ctx, incarnation(behind)); errors.Is(err, inbox.ErrNoSession) {
+				err = nil // it may be a stream that has ended
+			}
 		default:
 			return err
 		}

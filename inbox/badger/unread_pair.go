@@ -126,6 +126,10 @@ func (p *unreadPair) isGone(e *posting) bool { return p.x.deadline.isOver(e) || 
 
 // oldest and newest return the first and the last of what counts.
 func (p *unreadPair) oldest() (posting, bool) {
+	span := p.within[0]
+	if e, ok := p.list.origin(); ok && span.After < e.position && e.position <= span.Through && !p.isGone(&e) {
+		return e, true
+	}
 	return p.firstOf(p.list.after(p.within[0].After))
 }
 

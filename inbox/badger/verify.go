@@ -142,8 +142,8 @@ type verifier struct {
 	earlier     map[blockID]earlier
 	clock       clock
 
-	stray  [9]byte   // kind and incarnation of the owner that was last found to be missing
-	unread [256]bool // kinds of which a record could not be read, so that what depends on it is not known
+	stray      [9]byte   // kind and incarnation of the owner that was last found to be missing
+	unreadable [256]bool // kinds of which a record could not be read, so that what depends on it is not known
 }
 
 // all goes through everything.
@@ -208,7 +208,7 @@ func (v *verifier) fault(kind FaultKind, key []byte, format string, a ...any) {
 }
 
 func (v *verifier) damaged(key []byte, err error) {
-	v.unread[key[0]] = true
+	v.unreadable[key[0]] = true
 	v.fault(FaultDamaged, key, "%v", err)
 }
 

@@ -84,7 +84,7 @@ func (v *verifier) compareCounts() {
 		case c.expected == unknownCount || v.gone(c.expiresAt):
 		case c.seen > c.expected:
 			v.fault(FaultEarly, key, "%d entries refer to message %d, which goes with the %dth", c.seen, c.position, c.expected)
-		case c.seen < c.expected && !v.unread[prefixBlock] && !v.outlives(c):
+		case c.seen < c.expected && !v.unreadable[prefixBlock] && !v.outlives(c):
 			v.fault(FaultStays, key, "%d entries refer to message %d, which goes with the %dth", c.seen, c.position, c.expected)
 		}
 	}
@@ -115,7 +115,7 @@ func (v *verifier) blocks() error {
 	return v.each(prefixBlock, 17, func(r verified) {
 		if inc := keyIncarnationOf(r.key); in.incarnation != inc || in.owner == nil {
 			in = inboxRead{incarnation: inc, owner: v.owner(r.key, "block")}
-			if o := in.owner; o != nil && !o.unread {
+			if o := in.owner; o != nil && !o.unreadable {
 				in.progress, _ = readProgress(v.txn, inc) // it was read before
 			}
 		}
@@ -187,7 +187,7 @@ func (in *inboxRead) finished(p inbox.Position) bool {
 		return p <= o.swept
 	case o.stream != nil:
 		return !o.stream.needs(p)
-	case o.unread || p > in.progress.Sent || in.progress.waiting.Contains(p):
+	case o.unreadable || p > in.progress.Sent || in.progress.waiting.Contains(p):
 		return false
 	default:
 		_, open := slices.BinarySearchFunc(in.progress.Open, p, func(d inbox.Delivery, p inbox.Position) int { return cmp.Compare(d.Position, p) })
@@ -200,7 +200,7 @@ func (in *inboxRead) finished(p inbox.Position) bool {
 func (v *verifier) place(in *inboxRead, key []byte, last inbox.Position, finished bool) {
 	o := in.owner
 	switch {
-	case o == nil || o.unread && !o.ended:
+	case o == nil || o.unreadable && !o.ended:
 	case o.ended:
 		v.sum.Waiting++
 	case last <= o.swept:

@@ -79,7 +79,7 @@ func (a *actor) finish(t *testing.T, n int) {
 		}
 		a.mu.Lock()
 		for _, e := range page {
-			a.window.Ack(a.window.Send(e.Position))
+			a.window.Ack(a.window.Send(e.Position, e.QoS))
 		}
 		a.mu.Unlock()
 		n -= len(page)
@@ -137,11 +137,7 @@ func fillEverything(t *testing.T) *everything {
 	x.top++
 	b.finish(t, 1)
 	fast.finish(t, 4)
-	for deadline := time.Now().Add(10 * time.Second); s.Keys()["c"] != 1; <-time.After(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("keys %v: nothing is counted down", s.Keys())
-		}
-	}
+	s.Eventually(t, func() bool { return s.Keys()["c"] == 1 }, func() string { return fmt.Sprintf("keys %v: nothing is counted down", s.Keys()) })
 	for _, in := range []*actor{a, b, slow, fast} {
 		if err := in.Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
 			t.Fatal(err)
@@ -490,7 +486,7 @@ func TestVerifyExcuses(t *testing.T) {
 		}, func(s *Summary) { s.Entries-- }},
 		{"given up", func(d *damager) {
 			past := []segment{{since: x.streamed[0] - 1, until: x.streamed[1], sub: sub("news", 1)}}
-			d.subscription(x.slow, subscriptionRecord{Subscription: sub("news", 1), past: past, left: inbox.Spans{{Through: x.streamed[1]}}})
+			d.subscription(x.slow, subscriptionRecord{Subscription: sub("news", 1), past: past, left: []leaving{{filter: "news", of: inbox.Spans{{Through: x.streamed[1]}}}}})
 			d.drop(blockKey(x.stream, x.streamed[0]))
 			d.state(x.stream, x.streamed[0], inbox.State{})
 		}, func(s *Summary) { s.Entries-- }},

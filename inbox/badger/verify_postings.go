@@ -28,7 +28,6 @@ type verifiedIndex struct {
 	first  inbox.Position   // in front of this the inbox has nothing any more, whether that is noted or not
 
 	lists   map[listID]*verifiedList
-	arrived inbox.Position // of what is not in the lists yet, the last so far
 	of      map[[2]string][]*verifiedList
 	topics  map[string]bool // that are found by their names
 	noted   map[pair]bool   // pairs that are found by their topics
@@ -39,7 +38,9 @@ type verifiedIndex struct {
 type verifiedList struct {
 	sender, topic  string
 	total          tally          // up to the last record so far
-	last           inbox.Position // of that record, before there are arrivals
+	last           inbox.Position // of that record
+	begun          origin         // of the first record
+	whole          bool           // nothing is in front of that
 	until          uint64         // when that record may go, in Badger's seconds; 0 for never
 	entries        int
 	digest         uint64 // of all entries, in any order
@@ -67,7 +68,7 @@ func (v *verifier) indexes() error {
 			x.damaged = true
 		}
 		x.exists = true
-		v.taken(r.key, "indexed position", x.through)
+		v.taken(r.key, "indexed position", x.sorted)
 	})
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (v *verifier) indexes() error {
 func (v *verifier) verifiedIndex(inc incarnation, o *owner) *verifiedIndex {
 	x := &verifiedIndex{incarnation: inc, owner: o, lists: map[listID]*verifiedList{}, of: map[[2]string][]*verifiedList{}, noted: map[pair]bool{}, topics: map[string]bool{}}
 	x.inbox = inboxRead{incarnation: inc, owner: o}
-	if o != nil && !o.unread {
+	if o != nil && !o.unreadable {
 		x.inbox.progress, _ = readProgress(v.txn, inc) // it was read before
 	}
 	x.gone = v.deleted
@@ -139,12 +140,12 @@ func (x *verifiedIndex) list(id listID) *verifiedList {
 // postings reads one record of a list.
 func (v *verifier) postings(x *verifiedIndex, r verified) error {
 	id := listOf(r.key)
-	switch id.kind {
-	case listOfTopic:
+	if x.exists && x.phase == indexNew {
+		return nil // which is going to be deleted
+	}
+	if id.kind == listOfTopic {
 		x.noted[id.name.swapped()] = true
 		return nil
-	case listArrivals:
-		return x.arrivals(r)
 	}
 	record, err := parsePostings(r.value)
 	if err != nil {
@@ -159,8 +160,14 @@ func (v *verifier) postings(x *verifiedIndex, r verified) error {
 		return fmt.Errorf("read postings: %v before them, after %v: %w", record.before, l.total, inbox.ErrDamaged)
 	case !first && (l.until == 0 && r.expiresAt != 0 || r.expiresAt != 0 && r.expiresAt < l.until):
 		return fmt.Errorf("read postings: they go before those in front of them: %w", inbox.ErrDamaged)
-	case uint64(record.last()) != keyNumber(r.key) && keyNumber(r.key) != uint64(endless), !named:
+	case isOpen(r.key) != (keyNumber(r.key) == uint64(endless)), !isOpen(r.key) && uint64(record.last()) != keyNumber(r.key), !named:
 		return fmt.Errorf("read postings: of %q in %q up to %d, under another key: %w", record.sender, record.topic, record.last(), inbox.ErrDamaged)
+	}
+	if first {
+		l.begun, l.whole = origin{record.at(0), r.expiresAt}, record.before.messages == 0
+	}
+	if !l.begun.allows(record.origin, l.whole) {
+		return fmt.Errorf("read postings: the first is %v, not %v: %w", l.begun, record.origin, inbox.ErrDamaged)
 	}
 	var of tally
 	for i := range record.n {
@@ -182,30 +189,17 @@ func (v *verifier) postings(x *verifiedIndex, r verified) error {
 	return nil
 }
 
-// arrivals reads entries that are not sorted into lists yet. What is in a list already
-// counts as it is there. The lists have been read.
-func (x *verifiedIndex) arrivals(r verified) error {
-	a, err := parseArrivals(r.value)
-	if err != nil {
-		return err
+// allows reports whether an open record may say that its list has begun at another place than
+// this, where what is there begins: the whole list, or what is left of it.
+func (o origin) allows(said origin, whole bool) bool {
+	switch {
+	case said.position == 0:
+		return true
+	case !whole:
+		return said.position < o.position
 	}
-	if uint64(a.last()) != keyNumber(r.key) || x.exists && a.last() > x.through {
-		return fmt.Errorf("read arrivals: up to %d, under another key: %w", a.last(), inbox.ErrDamaged)
-	}
-	for i := range a.entries {
-		p, names := &a.entries[i], a.names[a.of[i]]
-		if p.position <= x.sorted || p.position <= x.arrived {
-			return fmt.Errorf("read arrivals: one at %d after %d: %w", p.position, max(x.sorted, x.arrived), inbox.ErrDamaged)
-		}
-		x.arrived = p.position
-		for _, l := range x.listsOf(names) {
-			if p.position > l.last && x.counts(p) {
-				l.entries++
-				l.digest += digestOf(p)
-			}
-		}
-	}
-	return nil
+	longer := o.goes != 0 && (said.goes == 0 || said.goes > o.goes)
+	return said.posting == o.posting && !longer
 }
 
 // listsOf returns the lists that have the messages of a sender in a topic. It keeps
@@ -250,7 +244,7 @@ func (v *verifier) compareIndex(x *verifiedIndex) {
 		return
 	}
 	lists := x.lists
-	if x.exists && !x.damaged && x.phase == indexKept && !x.owner.ended && !x.owner.unread && !v.unread[prefixBlock] && !v.unread[prefixBody] {
+	if x.exists && !x.damaged && x.phase == indexKept && !x.owner.ended && !x.owner.unreadable && !v.unreadable[prefixBlock] && !v.unreadable[prefixBody] {
 		v.count(x)
 		for id, l := range lists {
 			key := id.key(x.incarnation, l.last)
@@ -275,7 +269,7 @@ func (v *verifier) count(x *verifiedIndex) {
 			return true
 		}
 		for _, l := range x.listsOf([2]string{sender, topic}) {
-			if p.position <= max(x.through, l.last) {
+			if p.position <= max(x.sorted, l.last) {
 				l.wanted++
 				l.digestOfWanted += digestOf(&p)
 			}

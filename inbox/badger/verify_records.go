@@ -24,7 +24,7 @@ type owner struct {
 	session     bool           // there is a record of it
 	history     bool           // it is the one of a history
 	ended       bool           // it is noted to be purged
-	unread      bool           // its state cannot be read
+	unreadable  bool           // its state cannot be read
 	subscribed  bool           // of a group: to its inner filter
 }
 
@@ -141,7 +141,7 @@ func (v *verifier) owner(key []byte, what string) *owner {
 	if ok {
 		return &v.owners[i]
 	}
-	if stray := [9]byte(key); stray != v.stray && !v.unread[prefixSession] {
+	if stray := [9]byte(key); stray != v.stray && !v.unreadable[prefixSession] {
 		v.stray = stray
 		v.fault(FaultStays, key, "%s of incarnation %d, which is no session's", what, inc)
 	}
@@ -169,9 +169,7 @@ func (v *verifier) subscriptions() error {
 
 func (v *verifier) subscription(key []byte, o *owner, sub subscriptionRecord) {
 	v.taken(key, "beginning", sub.since)
-	if n := len(sub.left); n > 0 {
-		v.taken(key, "end", sub.left[n-1].Through)
-	}
+	v.taken(key, "end", leftUntil(sub.left))
 	for _, seg := range sub.past {
 		v.taken(key, "end", seg.until)
 	}
@@ -200,7 +198,7 @@ func (v *verifier) compareOwners() {
 		}
 		filter := string(o.receiver[1:])
 		groups[filter] = true
-		if o.ended || v.unread[prefixSubscription] {
+		if o.ended || v.unreadable[prefixSubscription] {
 			continue
 		}
 		if v.shared[filter] && !o.subscribed { // without members it ends at the next start
@@ -208,7 +206,7 @@ func (v *verifier) compareOwners() {
 		}
 	}
 	for filter := range v.shared {
-		if !groups[filter] && !v.unread[prefixSession] {
+		if !groups[filter] && !v.unreadable[prefixSession] {
 			v.fault(FaultLost, sessionKey(inbox.GroupReceiver(filter)), "%q has members and no group: they get nothing", filter)
 		}
 	}
@@ -226,7 +224,7 @@ func (v *verifier) states() error {
 			return
 		}
 		if err != nil {
-			o.unread = true
+			o.unreadable = true
 			return
 		}
 		o.swept, o.finished = p.swept, p.finished()
@@ -272,6 +270,19 @@ func (v *verifier) marks() error {
 	if err != nil {
 		return err
 	}
+	err = v.each(prefixErasure, -2, func(r verified) {
+		e, err := parseErasure(r.value)
+		if err == nil && !bytes.Equal(r.key, e.key()) {
+			err = fmt.Errorf("erasure of %q under another key: %w", e.sender, inbox.ErrDamaged)
+		}
+		if err != nil {
+			v.damaged(r.key, err)
+		}
+		v.taken(r.key, "erased position", e.upTo)
+	})
+	if err != nil {
+		return err
+	}
 	return v.each(prefixDeletion, 9, func(r verified) {
 		if _, err := parseDeletion(r.value); err != nil {
 			v.damaged(r.key, err)
@@ -301,7 +312,7 @@ func (v *verifier) others() error {
 	known := []byte{
 		prefixMeta, prefixSession, prefixSubscription, prefixBlock, prefixState, prefixPurge,
 		prefixBody, prefixCount, prefixRetained, prefixWill, prefixReceived, prefixName, prefixDeletion, prefixIndexed, prefixList, prefixTopic,
-		prefixAcked, prefixBehind, prefixStamp,
+		prefixAcked, prefixBehind, prefixStamp, prefixErasure,
 	}
 	it := v.txn.NewIterator(badger.IteratorOptions{})
 	defer it.Close()

@@ -26,15 +26,12 @@ type verifiedReader struct {
 func (v *verifier) reader(key []byte, o *owner, sub subscriptionRecord) {
 	st := v.streams[sub.Filter]
 	if st == nil {
-		if !v.unread[prefixSession] {
+		if !v.unreadable[prefixSession] {
 			v.fault(FaultLost, key, "%s reads stream %q, which is not there", o, sub.Filter)
 		}
 		return
 	}
-	r := verifiedReader{key: slices.Clone(key), owner: o, segments: sub.past}
-	if n := len(sub.left); n > 0 {
-		r.left = sub.left[n-1].Through
-	}
+	r := verifiedReader{key: slices.Clone(key), owner: o, segments: sub.past, left: leftUntil(sub.left)}
 	if sub.member {
 		r.segments = append(r.segments, segment{since: sub.since, until: endless, sub: sub.Subscription})
 	}
@@ -78,7 +75,7 @@ func (st *verifiedStream) needs(p inbox.Position) bool {
 // have finished. One without readers ends at the next start.
 func (v *verifier) compareStreams() {
 	for _, st := range v.streams {
-		if st.owner.unread {
+		if st.owner.unreadable {
 			continue
 		}
 		for i := range st.readers {
@@ -90,10 +87,14 @@ func (v *verifier) compareStreams() {
 // compareReader reports what was deleted before the reader had it. A reader passes
 // over what is not for it, and that is not in its state: its own messages if it has
 // No Local, what it has given up, and what was past the retention. What it has
-// acknowledged by itself is not there either, until the state goes on.
+// acknowledged by itself is not there either, until the state goes on; nor is a deleted
+// message at the end.
 func (v *verifier) compareReader(st *verifiedStream, r *verifiedReader) {
 	swept := st.owner.swept
-	if r.owner.unread || v.unread[prefixAcked] || v.mayBeOver(swept) {
+	if r.owner.unreadable || v.unreadable[prefixAcked] || v.mayBeOver(swept) {
+		return
+	}
+	if _, deleted := slices.BinarySearch(v.deleted, swept); deleted {
 		return
 	}
 	for _, s := range r.segments {

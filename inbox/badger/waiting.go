@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
@@ -26,6 +25,7 @@ const mostWaiting = 64
 type goBack struct {
 	due         bool           // once nothing is open
 	sent, first inbox.Position // it has gone back from the one to behind the other, and the owner may not know
+	lastID      uint16         // which the owner had given last by then
 }
 
 // begin decides where Next begins, from what is stored. Runs on the opener.
@@ -36,7 +36,7 @@ func (h *handle) begin(r progressRecord) (err error) {
 	case h.mode == inbox.ModePull:
 		r, err = h.wait(r)
 	case len(r.waiting) > 0 && len(r.Open) > 0:
-		h.back.due = true
+		r, err = h.finishFirst(r)
 	case len(r.waiting) > 0:
 		err = h.changeProgress("go back", func(g *commitGroup) { r = g.goBack(h, r) })
 	}
@@ -70,18 +70,10 @@ func (h *handle) changeProgress(what string, change func(*commitGroup)) error {
 	return err
 }
 
-// arrived returns the position of the last entry there is so far. Others come at any
-// time, so whoever decides about them asks once.
-func (h *handle) arrived() inbox.Position {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.last
-}
-
-// wait has everything wait that is stored and was not sent.
+// wait has everything wait that was stored when the inbox was opened, and not sent.
 func (h *handle) wait(r progressRecord) (progressRecord, error) {
-	last := h.arrived()
-	some, err := h.hasAny(r.Sent, last)
+	last := h.before
+	some, err := h.hasAny(inbox.Spans{{After: r.Sent, Through: last}})
 	if err != nil {
 		return r, err
 	}
@@ -99,14 +91,30 @@ func (h *handle) wait(r progressRecord) (progressRecord, error) {
 	return r, err
 }
 
-// hasAny reports whether there is anything behind one position and up to another
+// finishFirst has Next wait until nothing is open, and go back to what waits then; if
+// all of that was acknowledged, there is nothing to go back to, and Next goes on at once.
+func (h *handle) finishFirst(r progressRecord) (progressRecord, error) {
+	some, err := h.hasAny(r.waiting)
+	if err != nil {
+		return r, err
+	}
+	if !some {
+		r.waiting = nil // what is stored says the same of what is unread
+	}
+	h.back.due = some
+	return r, nil
+}
+
+// hasAny reports whether there is anything within spans, of which there is one at least,
 // that is not acknowledged, be its time over or not.
-func (h *handle) hasAny(after, upTo inbox.Position) (some bool, err error) {
+func (h *handle) hasAny(within inbox.Spans) (some bool, err error) {
 	h.mu.Lock()
 	from := h.readingLocked().apart()
 	h.mu.Unlock()
+	after, upTo := within[0].After, within[len(within)-1].Through
 	err = h.s.view(func(txn *badger.Txn) error {
 		p := h.s.partOf(txn, from, after, upTo)
+		p.within = &within
 		defer p.acked.close()
 		m := h.s.merge(txn, from, p)
 		defer m.close()
@@ -123,7 +131,7 @@ func (g *commitGroup) goBack(h *handle, r progressRecord) progressRecord {
 	first := r.waiting[0].After
 	if between := (inbox.Spans{{After: first, Through: r.Sent}}).Subtract(r.waiting); len(between) > 0 {
 		g.markAcked(h.incarnation, marks{everyPair: between})
-		h.resumedAcked = true
+		h.noteAcked()
 	}
 	r.Sent, r.waiting = first, nil
 	g.putProgress(h.incarnation, r)
@@ -154,7 +162,7 @@ func (g *commitGroup) joinWaiting(inc incarnation, r progressRecord) progressRec
 // progressOf returns how far an inbox has come whose owner has this state: its owner
 // may not know yet that it went back, or it may be time for that.
 func (g *commitGroup) progressOf(h *handle, st inbox.State) progressRecord {
-	if h.back.sent != 0 && st.Sent == h.back.sent {
+	if h.back.sent != 0 && st.Sent == h.back.sent && st.LastID == h.back.lastID {
 		st.Sent = h.back.first
 	} else {
 		h.back.sent = 0
@@ -168,7 +176,7 @@ func (g *commitGroup) progressOf(h *handle, st inbox.State) progressRecord {
 		g.news = append(g.news, ackNews{to: h, goOn: true})
 		return r
 	}
-	h.back = goBack{sent: r.Sent}
+	h.back = goBack{sent: r.Sent, lastID: r.LastID}
 	r = g.goBack(h, r)
 	h.back.first = r.Sent
 	h.beginAt(r, true)
@@ -181,88 +189,4 @@ func (h *handle) waitsFor() inbox.Spans {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.waiting
-}
-
-// again is what is needed to start again.
-type again struct {
-	from inbox.Bound
-	outlook
-	kept inbox.Position // what was finished up to here is not to be had again
-}
-
-// startAgain makes everything unread that is kept behind a bound, and forgets what
-// was on its way.
-func (h *handle) startAgain(r progressRecord) (progressRecord, error) {
-	a := h.again
-	after, joined := inbox.Position(0), map[*stream]inbox.Position{}
-	err := h.s.view(func(txn *badger.Txn) (err error) {
-		u := &unread{outlook: a.outlook, s: h.s, txn: txn, progress: r}
-		if joined, err = u.fromJoining(); err == nil {
-			after, _, err = u.place(a.from)
-		}
-		return err
-	})
-	if err != nil {
-		return r, fmt.Errorf("start again: %w", err)
-	}
-	last := h.arrived()
-	after = min(max(after, a.kept, r.swept), last)
-	all := r.unfinished(last).Add(inbox.Span{After: after, Through: last})
-	err = h.changeProgress("start again", func(g *commitGroup) {
-		g.forgetAcked(h.incarnation, after)
-		r.Open, r.Sent, r.waiting = nil, last, all
-		switch {
-		case h.mode == inbox.ModePull && len(all) > mostWaiting:
-			r = g.joinWaiting(h.incarnation, r)
-			fallthrough
-		case h.mode == inbox.ModePull || len(all) == 0:
-			g.putProgress(h.incarnation, r)
-		default:
-			r = g.goBack(h, r)
-		}
-		g.readAgain(h, r.finished(), joined)
-	})
-	return r, err
-}
-
-// readAgain has the streams of a session read from a position on, or from where it
-// joined them, and the sweeper begin there.
-func (g *commitGroup) readAgain(h *handle, after inbox.Position, joined map[*stream]inbox.Position) {
-	g.s.sweeper.wentBack(h.incarnation, after)
-	g.remakeIndex(h.incarnation) // it may have what was deleted behind that
-	g.s.wentBack++
-	for _, st := range g.s.streams.of(h.member) {
-		from := after
-		if st.past[h.member] == nil {
-			from = max(after, joined[st])
-		}
-		if r := st.readers.of(h.member); r != nil && from < r.position() {
-			r.set(from)
-			st.slowest = place{}
-			g.reread(h.member, st)
-		}
-	}
-}
-
-// fromJoining has the streams read from where the present memberships began, and returns
-// these places.
-func (u *unread) fromJoining() (map[*stream]inbox.Position, error) {
-	joined := map[*stream]inbox.Position{}
-	for _, src := range u.sources {
-		if src.until != endless {
-			continue
-		}
-		sub, err := readSubscription(u.txn, u.incarnation, src.stream.filter)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			continue // left meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		if sub.member {
-			src.since = min(src.since, sub.since)
-			joined[src.stream] = src.since
-		}
-	}
-	return joined, nil
 }

@@ -56,6 +56,14 @@ func (g *commitGroup) fits(keys, bytes int) bool {
 	return g.pending+keys+1 < int(g.s.db.MaxBatchCount()) && bytes < int(g.s.db.MaxBatchSize())
 }
 
+// together has what is written next go into one transaction, which is so many keys and
+// bytes at most, and no more than that takes.
+func (g *commitGroup) together(keys, bytes int) {
+	if !g.fits(keys, bytes) {
+		_ = g.separate() // what fails has failed the store
+	}
+}
+
 // retry does a write of so many bytes. A transaction that is full is committed and
 // another begun: the group is still answered as one, after the last.
 func (g *commitGroup) retry(bytes int, do func() error) {
@@ -152,9 +160,7 @@ func (g *commitGroup) writeBody(b *bodyWrite) {
 		for _, m := range b.marks {
 			bytes += len(m.key) + len(m.value)
 		}
-		if !g.fits(1+len(b.marks), bytes) {
-			_ = g.separate() // what fails has failed the store
-		}
+		g.together(1+len(b.marks), bytes)
 	}
 	g.write(b.entry)
 	for i := range b.marks {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,14 +21,19 @@ import (
 // DefaultTimeout is how long a [Client] waits for an answer if nothing else is said.
 const DefaultTimeout = 15 * time.Second
 
-// most is how many requests of one client are under way: the broker refuses more on
-// one connection.
-const most = 4
+// mostUnderWay is how many requests of one client are under way: the broker refuses
+// more on one connection.
+const mostUnderWay = 4
 
 // Options are the options of a [Client]. The zero value is good.
 type Options struct {
 	Timeout time.Duration // for one answer; 0 for DefaultTimeout
 	Log     *slog.Logger  // nil for slog.Default()
+
+	// Acknowledged is told that messages were acknowledged by another way: over HTTP, or
+	// by another device of the same user. CONNECT asks for that by PropertyWatch. It is
+	// called as what OnPublishReceived has is, so it must not ask the inbox itself.
+	Acknowledged func(pull.Notice)
 }
 
 // Error is what the broker says of a request that has failed. Its codes are those of
@@ -42,9 +48,10 @@ type Error = pull.Error
 // those of the connection or the context. A request that has failed may have been carried
 // out. All may be made again: they change nothing more.
 type Client struct {
-	timeout time.Duration
-	log     *slog.Logger
-	slots   chan struct{} // holds one for each request that is under way
+	timeout      time.Duration
+	log          *slog.Logger
+	acknowledged func(pull.Notice) // see Options; nil if nobody is to be told
+	slots        chan struct{}     // holds one for each request that is under way
 
 	mu       sync.Mutex // guards what follows
 	conn     Publisher
@@ -63,8 +70,8 @@ func New(o Options) *Client {
 		o.Log = slog.Default()
 	}
 	return &Client{
-		timeout: o.Timeout, log: o.Log,
-		slots: make(chan struct{}, most), expected: map[uint64]chan<- []byte{},
+		timeout: o.Timeout, log: o.Log, acknowledged: o.Acknowledged,
+		slots: make(chan struct{}, mostUnderWay), expected: map[uint64]chan<- []byte{},
 		last: rand.Uint64(), // so that two clients can share a connection
 	}
 }
@@ -77,11 +84,15 @@ func (c *Client) Use(conn Publisher) {
 	c.conn = conn
 }
 
-// Received takes answers out of what a connection receives, and reports whether p is
-// one. It goes into OnPublishReceived of [paho.ClientConfig], before what takes
+// Received takes answers and notices out of what a connection receives, and reports whether
+// p is one. It goes into OnPublishReceived of [paho.ClientConfig], before what takes
 // messages.
 func (c *Client) Received(p paho.PublishReceived) (bool, error) {
 	topic, ok := strings.CutPrefix(p.Packet.Topic, topicPrefix)
+	if ok && topic == pull.NoticeAcknowledged {
+		c.notice(p.Packet.Payload)
+		return true, nil
+	}
 	if !ok || !strings.HasSuffix(topic, answerEnd) {
 		return false, nil
 	}
@@ -97,6 +108,18 @@ func (c *Client) Received(p paho.PublishReceived) (bool, error) {
 		answered <- p.Packet.Payload
 	}
 	return true, nil
+}
+
+// notice tells the program of a notice.
+func (c *Client) notice(payload []byte) {
+	var n pull.Notice
+	if err := json.Unmarshal(payload, &n); err != nil {
+		c.log.Warn("notice of the broker not understood", "error", err)
+		return
+	}
+	if c.acknowledged != nil {
+		c.acknowledged(n)
+	}
 }
 
 // Where requests are published, and their answers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -307,10 +308,29 @@ func TestHistoryModeAndDelete(t *testing.T) {
 	if err := w.client.SetMode(t.Context(), pull.ModePull); err != nil {
 		t.Error(err)
 	}
+	if mode, err := w.client.Mode(t.Context()); err != nil || mode != pull.ModePull {
+		t.Errorf("the mode is %q, %v", mode, err)
+	}
 	for s, err := range w.store.Sessions(t.Context()) {
 		if err != nil || s.Mode != inbox.ModePull {
 			t.Errorf("the mode is %v, %v", s.Mode, err)
 		}
+	}
+}
+
+// A notice is told, and is not for the app; one that is none, and one that nobody wants,
+// do no harm.
+func TestNoticesAreTold(t *testing.T) {
+	var told []pull.Notice
+	w := newWorld(t, client.Options{Acknowledged: func(n pull.Notice) { told = append(told, n) }})
+	other := newWorld(t, client.Options{})
+	for _, payload := range []string{`{"clients":["a","b"]}`, `[`, `{"clients":[],"more":true,"new":1}`} {
+		if !w.send("$inbox/acknowledged", []byte(payload), nil) || !other.send("$inbox/acknowledged", []byte(payload), nil) {
+			t.Errorf("%s is given to the app", payload)
+		}
+	}
+	if want := []pull.Notice{{Clients: []string{"a", "b"}}, {Clients: []string{}, More: true}}; !reflect.DeepEqual(told, want) {
+		t.Errorf("told %+v, want %+v", told, want)
 	}
 }
 

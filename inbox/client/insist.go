@@ -40,7 +40,7 @@ func insist(ctx context.Context, conn Publisher, log *slog.Logger, try func() er
 			return err
 		}
 		if ctx.Err() == nil {
-			log.Warn("message could not be sent, it is tried again", "err", err)
+			log.Warn("message could not be sent, it is tried again", "error", err)
 		}
 		if err := rest(ctx, conn, jitter(pause), err); err != nil {
 			return err

@@ -21,6 +21,19 @@ var children = map[string]func(path string, begin int) error{
 	"outbox": outboxChild,
 }
 
+// ahead is how many lines a child may print before any is read: few enough that an outbox has
+// room for what they stand for, however seldom the test gets to read.
+const ahead = 500
+
+// goesOn returns what a child calls before each line. It waits while the child is too far ahead.
+func goesOn() func() error {
+	leave := bufio.NewReader(os.Stdin)
+	return func() error {
+		_, err := leave.ReadByte()
+		return err
+	}
+}
+
 // What a child is told, in its environment.
 const childName, childPath, childBegin = "INBOX_CLIENT_CHILD", "INBOX_CLIENT_PATH", "INBOX_CLIENT_BEGIN"
 
@@ -51,7 +64,14 @@ func killed(t *testing.T, name, path string, begin, lines int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write(make([]byte, ahead)); err != nil {
 		t.Fatal(err)
 	}
 	stop := 1 + rand.IntN(lines)
@@ -62,6 +82,7 @@ func killed(t *testing.T, name, path string, begin, lines int) []string {
 			break
 		}
 		all = append(all, line[:len(line)-1])
+		_, _ = in.Write([]byte{0}) // it may be dead
 		if len(all) == stop {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)

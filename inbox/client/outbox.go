@@ -130,8 +130,9 @@ func OpenOutbox(dir string, o OutboxOptions) (*Outbox, error) {
 //
 // It gets a name, unless it has one: then who is not sure whether a message was added
 // may add it again. It must be of QoS 1 or 2; a topic alias does not outlive a
-// connection. Errors: ErrFull, ErrTooLarge, ErrInvalid, ErrClosed, or those of the file
-// system; in none of these cases will the message be sent.
+// connection. Errors: ErrFull, ErrTooLarge, ErrInvalid, ErrClosed, and then the message will
+// not be sent; or those of the file system, and then it may be sent after all by who opens
+// the outbox next: its file may be there, and not have been removed either.
 func (b *Outbox) Add(p *paho.Publish) (name string, err error) {
 	return b.add(p, nil)
 }

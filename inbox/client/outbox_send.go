@@ -136,11 +136,11 @@ func (b *Outbox) lose(w *waiting, lost Lost) {
 	if errors.Is(lost.Err, ErrDamaged) {
 		aside, err := setAside(b.path(w))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			b.o.Log.Error("damaged message stays where it is", "path", b.path(w), "err", err)
+			b.o.Log.Error("damaged message stays where it is", "path", b.path(w), "error", err)
 		}
 		lost.File = aside
 	}
-	b.o.Log.Error("message leaves the outbox unsent", "name", lost.Name, "file", lost.File, "err", lost.Err)
+	b.o.Log.Error("message leaves the outbox unsent", "name", lost.Name, "file", lost.File, "error", lost.Err)
 	if b.o.Lost != nil {
 		b.o.Lost(lost)
 	}
@@ -152,7 +152,7 @@ func (b *Outbox) lose(w *waiting, lost Lost) {
 // again, under the same name.
 func (b *Outbox) done(w *waiting, receipt Receipt, err error) {
 	if err := os.Remove(b.path(w)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.o.Log.Error("message that is done with stays in the outbox until the next start", "path", b.path(w), "err", err)
+		b.o.Log.Error("message that is done with stays in the outbox until the next start", "path", b.path(w), "error", err)
 	}
 	b.mu.Lock()
 	b.waiting[0] = nil

@@ -430,7 +430,11 @@ func outboxChild(dir string, begin int) error {
 	if err != nil {
 		return err
 	}
+	next := goesOn()
 	for i := begin; ; i++ {
+		if err := next(); err != nil {
+			return err
+		}
 		p := &paho.Publish{Topic: fmt.Sprint(i), QoS: 1, Properties: &paho.PublishProperties{
 			User: paho.UserProperties{{Key: "msg-id", Value: fmt.Sprint(i)}},
 		}}

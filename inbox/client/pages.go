@@ -150,6 +150,14 @@ func (c *Client) Ack(ctx context.Context, r pull.AckRequest) (int, error) {
 	}
 }
 
+// Mode returns how the session is served from its next connection on: [pull.ModePush] or
+// [pull.ModePull].
+func (c *Client) Mode(ctx context.Context) (string, error) {
+	var a pull.ModeAnswer
+	err := c.request(ctx, pull.OpMode, &pull.ModeRequest{}, &a)
+	return a.Mode, err
+}
+
 // SetMode says how the session is served from its next connection on: [pull.ModePush]
 // or [pull.ModePull].
 func (c *Client) SetMode(ctx context.Context, mode string) error {

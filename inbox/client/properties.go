@@ -25,6 +25,9 @@ const (
 	// pull.ModePush has it delivered. It is kept with the session.
 	PropertyMode = "inbox-mode"
 
+	// In CONNECT: "on" has Options.Acknowledged be told.
+	PropertyWatch = "inbox-watch"
+
 	// In CONNECT: the id of a message, a time in RFC 3339, or "0" for everything: what
 	// is behind it and still kept is unread again. For a program that has lost what it
 	// had; where it stands in every CONNECT, everything comes each time.

@@ -233,7 +233,11 @@ func seenChild(path string, begin int) error {
 	if err != nil {
 		return err
 	}
+	next := goesOn()
 	for i := begin; ; i++ {
+		if err := next(); err != nil {
+			return err
+		}
 		if _, err := s.First(fmt.Sprint(i)); err != nil {
 			return err
 		}

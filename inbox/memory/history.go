@@ -105,10 +105,29 @@ func (s *Store) Erase(ctx context.Context, sender string) (n int, err error) {
 				n++
 			}
 		}
+		s.overLocked(sender, ids)
 		s.deleteLocked(ids, true)
 		return nil
 	})
 	return n, err
+}
+
+// overLocked adds to some ids those of a sender's messages that are in inboxes still though
+// their time is over, so that no history has them any more.
+func (s *Store) overLocked(sender string, ids map[inbox.MessageID]bool) {
+	now := time.Now()
+	for _, held := range s.sessions {
+		for _, e := range held.entries {
+			if e.Envelope.Sender() == sender && e.Envelope.Expired(now) && s.isKeptLocked(e.Envelope.Topic) {
+				ids[e.Envelope.ID] = true
+			}
+		}
+	}
+}
+
+// isKeptLocked reports whether there is a history of a topic.
+func (s *Store) isKeptLocked(topic string) bool {
+	return slices.ContainsFunc(s.archives, func(a *archive) bool { return matches(a.Filter, topic) })
 }
 
 // deleteLocked leaves marks of some messages in history, without names if asked, and
@@ -128,7 +147,7 @@ func (s *Store) deleteLocked(ids map[inbox.MessageID]bool, nameless bool) {
 	}
 	for _, held := range s.sessions {
 		gone := func(e inbox.Entry) bool { return ids[e.Envelope.ID] }
-		held.removeLocked(gone)
+		held.withdrawLocked(gone)
 		held.read = slices.DeleteFunc(held.read, gone)
 	}
 }

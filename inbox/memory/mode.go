@@ -7,11 +7,13 @@ import (
 )
 
 // SetMode implements [inbox.Puller].
-func (s *Store) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) error {
-	return s.ask(ctx, r, func(held *session) error {
+func (s *Store) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) (now inbox.Mode, err error) {
+	err = s.ask(ctx, r, func(held *session) error {
 		held.setModeLocked(m)
+		now = held.mode
 		return nil
 	})
+	return now, err
 }
 
 func (s *session) setModeLocked(m inbox.Mode) {

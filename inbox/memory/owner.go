@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -24,6 +25,8 @@ type owner struct {
 	read   inbox.Position // the last that Next returned; guarded by store.mu
 	saving bool           // a lazy save is due; guarded by store.mu
 
+	withdrawn atomic.Uint64 // how often entries were taken away by another way
+
 	returning bool         // what waits to be pulled is due, once nothing is open; guarded by store.mu
 	before    *inbox.State // the owner's when it was given what had waited, until it has another; guarded by store.mu
 
@@ -33,7 +36,7 @@ type owner struct {
 var _ inbox.Inbox = (*owner)(nil)
 
 // State implements [inbox.Inbox].
-func (o *owner) State() inbox.State { return clone(o.opened) }
+func (o *owner) State() inbox.State { return o.opened.Clone() }
 
 // Subscriptions implements [inbox.Inbox].
 func (o *owner) Subscriptions(ctx context.Context) (subs []inbox.Subscription, err error) {
@@ -72,7 +75,7 @@ func (o *owner) Unsubscribe(ctx context.Context, filters ...string) (existed []b
 // Next implements [inbox.Inbox].
 func (o *owner) Next(ctx context.Context, max, maxBytes int) (page []inbox.Entry, err error) {
 	for {
-		err := o.do(ctx, func() { page = o.pageLocked(max, maxBytes) })
+		err := o.do(context.WithoutCancel(ctx), func() { page = o.pageLocked(max, maxBytes) })
 		if err != nil || len(page) > 0 {
 			return page, err
 		}
@@ -113,6 +116,9 @@ func (o *owner) Read(ctx context.Context, at []inbox.Position) (found []inbox.En
 	})
 	return found, err
 }
+
+// Withdrawn implements [inbox.Inbox].
+func (o *owner) Withdrawn() uint64 { return o.withdrawn.Load() }
 
 // Publish implements [inbox.Inbox].
 func (o *owner) Publish(ctx context.Context, id uint16, e *inbox.Envelope, done func(inbox.Receipt, error)) {

@@ -29,13 +29,20 @@ func (s *Store) Acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Ackno
 				return inbox.ErrUnknownID
 			}
 		}
+		if len(a.IDs) == 0 && a.ThroughID != (inbox.MessageID{}) {
+			through, err := s.placeLocked(held.entries, inbox.Bound{ID: a.ThroughID})
+			if err != nil {
+				return err
+			}
+			a.Through = through.Position
+		}
 		meant := func(e inbox.Entry) bool {
 			if len(a.IDs) > 0 {
 				return slices.Contains(a.IDs, e.Envelope.ID)
 			}
 			return e.Position > a.After && (a.Through == 0 || e.Position <= a.Through) && a.Matches(e.Envelope)
 		}
-		now, read := time.Now(), held.removeLocked(meant)
+		now, read := time.Now(), held.withdrawLocked(meant)
 		for _, e := range read {
 			if !e.Envelope.Expired(now) {
 				n++

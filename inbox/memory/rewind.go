@@ -28,7 +28,7 @@ func (s *Store) rewindLocked(held *session, from inbox.Bound) error {
 	held.read = slices.DeleteFunc(held.read, func(e inbox.Entry) bool { return again[e.Position] })
 
 	clear(held.waits)
-	held.state.Open = nil
+	held.state.Withdraw(func(inbox.Delivery) bool { return true })
 	if len(held.entries) > 0 {
 		held.state.Sent = min(held.state.Sent, held.entries[0].Position-1)
 	}

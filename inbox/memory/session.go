@@ -90,6 +90,16 @@ func (s *session) removeLocked(meant func(inbox.Entry) bool) (removed []inbox.En
 	return removed
 }
 
+// withdrawLocked is removeLocked for what is taken away by another way than the
+// owner's, who is told.
+func (s *session) withdrawLocked(meant func(inbox.Entry) bool) (removed []inbox.Entry) {
+	removed = s.removeLocked(meant)
+	if s.owner != nil && len(removed) > 0 {
+		s.owner.withdrawn.Add(1)
+	}
+	return removed
+}
+
 // afterLocked returns the place of the first entry behind p.
 func (s *session) afterLocked(p inbox.Position) int {
 	return sort.Search(len(s.entries), func(i int) bool { return s.entries[i].Position > p })
@@ -99,7 +109,7 @@ func (s *session) afterLocked(p inbox.Position) int {
 // that wait to be pulled, move up to the first one that was not sent, so that in push
 // mode the cost is what was sent since the last time, not what is behind.
 func (s *session) saveLocked(state inbox.State, rewind time.Duration) {
-	s.state = clone(state)
+	s.state = state.Clone()
 	sent := s.afterLocked(state.Sent)
 	kept := sent
 	var finished []inbox.Entry
@@ -137,10 +147,4 @@ func (s *session) wakeLocked() {
 func isOpen(s inbox.State, p inbox.Position) bool {
 	i := sort.Search(len(s.Open), func(i int) bool { return s.Open[i].Position >= p })
 	return i < len(s.Open) && s.Open[i].Position == p
-}
-
-func clone(s inbox.State) inbox.State {
-	s.Open = slices.Clone(s.Open)
-	s.Resting = slices.Clone(s.Resting)
-	return s
 }

@@ -66,6 +66,9 @@ func (o *owner) giveLocked(to inbox.Inbox, entries []inbox.Entry) error {
 	}
 	for _, e := range entries {
 		o.given[e.Position] = struct{}{}
+		if !slices.ContainsFunc(o.session.entries, func(kept inbox.Entry) bool { return kept.Position == e.Position }) {
+			continue // it was deleted
+		}
 		e.Position = o.store.nextLocked()
 		member.session.takeLocked(e, o.store)
 	}
@@ -80,7 +83,7 @@ func (o *owner) giveLocked(to inbox.Inbox, entries []inbox.Entry) error {
 // withoutGivenLocked takes out of a state what was given away since its owner
 // made it.
 func (o *owner) withoutGivenLocked(s inbox.State) inbox.State {
-	s = clone(s)
+	s = s.Clone()
 	s.Open = slices.DeleteFunc(s.Open, func(d inbox.Delivery) bool {
 		_, given := o.given[d.Position]
 		return given

@@ -215,7 +215,7 @@ func (s *Store) Open(ctx context.Context, r inbox.Receiver, o inbox.OpenOptions)
 		receiver: r,
 		session:  held,
 		options:  o,
-		opened:   clone(held.state),
+		opened:   held.state.Clone(),
 		mode:     held.mode,
 		received: slices.Collect(maps.Keys(held.received)),
 		read:     held.state.Sent,
@@ -268,6 +268,9 @@ func (s *Store) snapshot(ctx context.Context) ([]inbox.Session, error) {
 	return all, nil
 }
 
+// ID implements [inbox.Store].
+func (s *Store) ID() uint32 { return s.id }
+
 // Close implements [inbox.Store].
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -305,7 +308,7 @@ func (s *Store) Reopen() *Store {
 	}
 	for r, held := range s.sessions {
 		kept := *held
-		kept.state = clone(held.state)
+		kept.state = held.state.Clone()
 		kept.entries = slices.Clone(held.entries)
 		kept.waits = maps.Clone(held.waits)
 		kept.read = slices.Clone(held.read)

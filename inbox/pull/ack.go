@@ -8,17 +8,26 @@ import (
 )
 
 func (s *Service) ack(ctx context.Context, a Asker, r AckRequest, _ encoding) (AckAnswer, error) {
-	ack, some, err := r.check(a)
+	ack, some, err := r.check(s.inboxOf(a))
 	if err != nil || !some {
 		return AckAnswer{}, err
 	}
-	n, err := s.store.Acknowledge(ctx, a.Receiver, ack)
+	n, err := s.acknowledge(ctx, a, ack)
 	return AckAnswer{n}, err
 }
 
+func (s *Service) acknowledge(ctx context.Context, a Asker, ack inbox.Acknowledgement) (int, error) {
+	n, err := s.store.Acknowledge(ctx, a.Receiver, ack)
+	if n > 0 && a.Acknowledged != nil {
+		a.Acknowledged()
+	}
+	return n, err
+}
+
 // check returns what a request acknowledges, and whether that is anything: to
-// a store, nothing in particular would be everything.
-func (r *AckRequest) check(a Asker) (ack inbox.Acknowledgement, some bool, err error) {
+// a store, nothing in particular would be everything. own is what cursors of the asker have
+// for its inbox.
+func (r *AckRequest) check(own [8]byte) (ack inbox.Acknowledgement, some bool, err error) {
 	selects := r.Sender != "" || r.Topic != ""
 	switch {
 	case r.IDs != nil:
@@ -36,12 +45,18 @@ func (r *AckRequest) check(a Asker) (ack inbox.Acknowledgement, some bool, err e
 	if ack.Selection, err = newSelection(r.Sender, r.Topic); err != nil || r.Through == "" {
 		return ack, err == nil, err
 	}
+	if !isCursor(r.Through) {
+		if ack.ThroughID, err = inbox.ParseMessageID(r.Through); err != nil {
+			err = badRequest("through: %.40q is neither a message id nor a cursor", r.Through)
+		}
+		return ack, err == nil, err
+	}
 	c, err := parseCursor(r.Through)
 	if err != nil {
 		return ack, false, err
 	}
-	own := cursor{kind: ofPull, newestFirst: c.newestFirst, inbox: inboxHash(a.Receiver), selection: selectionHash(ack.Selection)}
-	if err := own.accepts(c, "through", true); err != nil {
+	fitting := cursor{kind: ofPull, newestFirst: c.newestFirst, inbox: own, selection: selectionHash(ack.Selection)}
+	if err := fitting.accepts(c, "through", true); err != nil {
 		return ack, false, err
 	}
 	if c.kind == ofPosition {

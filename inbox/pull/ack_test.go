@@ -18,9 +18,9 @@ func TestAcknowledgements(t *testing.T) {
 		r.Limit, r.Ack = 2, &no
 		return mustPull(t, s, phone, r).Next
 	}
-	counted := (&cursor{kind: ofPosition, inbox: inboxHash("phone"), at: 12}).String()
-	nothingYet := (&cursor{kind: ofPosition, inbox: inboxHash("phone")}).String()
-	foreign := (&cursor{kind: ofPosition, inbox: inboxHash("tablet"), at: 12}).String()
+	counted := (&cursor{kind: ofPosition, inbox: inboxHash(7, "phone"), at: 12}).String()
+	nothingYet := (&cursor{kind: ofPosition, inbox: inboxHash(7, "phone")}).String()
+	foreign := (&cursor{kind: ofPosition, inbox: inboxHash(7, "tablet"), at: 12}).String()
 	ids := func(n ...int) (ids []inbox.MessageID) {
 		for _, i := range n {
 			ids = append(ids, store.entries[i].Envelope.ID)
@@ -48,6 +48,9 @@ func TestAcknowledgements(t *testing.T) {
 			"a later page backwards", AckRequest{Through: next(PullRequest{Order: NewestFirst, Before: next(PullRequest{Order: NewestFirst})})},
 			inbox.Acknowledgement{After: 8, Through: 18},
 		},
+		{"an id", AckRequest{Through: id(2)}, inbox.Acknowledgement{ThroughID: ids(2)[0]}},
+		{"all through an id", AckRequest{Through: id(2), All: true}, inbox.Acknowledgement{ThroughID: ids(2)[0]}},
+		{"a sender through an id", AckRequest{Through: id(2), Sender: "ben"}, inbox.Acknowledgement{Selection: ben, ThroughID: ids(2)[0]}},
 		{"what was counted", AckRequest{Through: counted}, inbox.Acknowledgement{Through: 12}},
 		{"all that was counted", AckRequest{Through: counted, All: true}, inbox.Acknowledgement{Through: 12}},
 		{"what was counted of a sender", AckRequest{Through: counted, Sender: "ben"}, inbox.Acknowledgement{Selection: ben, Through: 12}},
@@ -60,7 +63,7 @@ func TestAcknowledgements(t *testing.T) {
 			continue
 		}
 		if got := store.acked[0]; !slices.Equal(got.IDs, c.expected.IDs) || got.Selection != c.expected.Selection ||
-			got.After != c.expected.After || got.Through != c.expected.Through {
+			got.After != c.expected.After || got.Through != c.expected.Through || got.ThroughID != c.expected.ThroughID {
 			t.Errorf("%s: got %+v, expected %+v", c.name, got, c.expected)
 		}
 	}
@@ -91,7 +94,10 @@ func TestAcknowledgements(t *testing.T) {
 		{"a filter", AckRequest{Topic: "a/#/b"}, CodeBadRequest},
 		{"no id", AckRequest{IDs: []string{id(1), "x"}}, CodeUnknownID},
 		{"too many ids", AckRequest{IDs: slices.Repeat([]string{id(1)}, MaxLimit+1)}, CodeTooLarge},
-		{"through an id", AckRequest{Through: id(1)}, CodeBadCursor},
+		{"ids and an id", AckRequest{IDs: []string{id(1)}, Through: id(1)}, CodeBadRequest},
+		{"through no id", AckRequest{Through: "x"}, CodeBadRequest},
+		{"through the id of nothing", AckRequest{Through: inbox.MessageID{}.String()}, CodeBadRequest},
+		{"through a time", AckRequest{Through: "2026-03-01T09:30:00.000Z"}, CodeBadRequest},
 		{"another inbox", AckRequest{Through: foreign}, CodeBadCursor},
 		{"another selection", AckRequest{Through: next(PullRequest{Sender: "ben"})}, CodeBadCursor},
 		{"another selection, too", AckRequest{Through: next(PullRequest{}), Sender: "ben"}, CodeBadCursor},

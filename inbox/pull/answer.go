@@ -65,7 +65,7 @@ type AckAnswer struct {
 	Acknowledged int `json:"acknowledged" msgpack:"acknowledged"`
 }
 
-// ModeAnswer is the mode that the session has.
+// ModeAnswer is the mode that the session has from its next connection on.
 type ModeAnswer struct {
 	Mode string `json:"mode" msgpack:"mode"`
 }

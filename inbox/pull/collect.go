@@ -2,8 +2,6 @@ package pull
 
 import (
 	"context"
-	"fmt"
-	"math"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -70,8 +68,9 @@ func (q *pageQuery) next(given bool) string {
 }
 
 // readPage adds one page of the store to the answer, and reports whether more
-// follows what the answer has.
+// follows what the answer has. A page that has changed meanwhile adds nothing.
 func (c *collector) readPage(ctx context.Context) (more bool, err error) {
+	before, at := *c, *c.pageQuery
 	c.Max = c.limit - len(c.answer.Messages)
 	if c.keep != nil {
 		c.Max = max(c.Max, minRead)
@@ -87,8 +86,9 @@ func (c *collector) readPage(ctx context.Context) (more bool, err error) {
 		taken++
 	}
 	left := page.Entries[taken:]
-	if err := c.lose(ctx, page, taken); err != nil {
-		return false, err
+	if same, err := c.lose(ctx, page, taken); err != nil || !same {
+		*c, *c.pageQuery = before, at
+		return true, err
 	}
 
 	if c.cursor.kind == ofPull {
@@ -144,22 +144,6 @@ func (c *collector) goOn() {
 	default:
 		c.After = at
 	}
-}
-
-// room is what an answer has room for beside a fixed part.
-func (a Asker) room(fixed int) int {
-	if a.MaxAnswer == 0 {
-		return math.MaxInt32
-	}
-	return a.MaxAnswer - fixed
-}
-
-// check refuses an asker that takes no answers in which there is room for something.
-func (a Asker) check() error {
-	if a.MaxAnswer != 0 && a.MaxAnswer < MinAnswer {
-		return &Error{CodeTooLarge, fmt.Sprintf("this answer may need %d bytes, and the asker takes less", MinAnswer)}
-	}
-	return nil
 }
 
 // contentSize is what a message counts for in [inbox.Count].

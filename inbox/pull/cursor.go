@@ -13,7 +13,7 @@ import (
 //
 //	0   version      1 byte   1
 //	1   kind, flags  1 byte   bits 0-1 kind, 2 newest first, 3 what was acknowledged, too
-//	2   inbox        8 bytes  of the SHA-256 of the receiver, zeros if that does not matter
+//	2   inbox        8 bytes  of the SHA-256 of the store's id and the receiver, without one if that does not matter
 //	10  selection    8 bytes  of the SHA-256 of sender and filter, zeros if that does not matter
 //	18  positions    3 uvarint: walk, first, at
 //	    continuation          of the store, in the cursor of a summary
@@ -105,9 +105,10 @@ func parseCursor(s string) (*cursor, error) {
 
 var errDamagedCursor = badCursor("the cursor is damaged; give it as it came, or begin again without one")
 
-// inboxHash is by what a cursor knows its inbox.
-func inboxHash(r inbox.Receiver) [8]byte {
-	sum := sha256.Sum256([]byte(r))
+// inboxHash is by what a cursor knows its inbox. Positions are those of one store: in
+// another they are of messages that nobody was given.
+func inboxHash(store uint32, r inbox.Receiver) [8]byte {
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint32(nil, store), r...))
 	return [8]byte(sum[:])
 }
 

@@ -14,8 +14,8 @@ func TestCursorIsReadAsItWasWritten(t *testing.T) {
 	selection := selectionHash(inbox.Selection{Sender: "ann", Filter: "a/#"})
 	for _, c := range []cursor{
 		{},
-		{kind: ofPosition, inbox: inboxHash("phone"), at: 7},
-		{kind: ofPull, newestFirst: true, read: true, inbox: inboxHash("phone"), selection: selection, walk: 9, first: 8, at: 2},
+		{kind: ofPosition, inbox: inboxHash(7, "phone"), at: 7},
+		{kind: ofPull, newestFirst: true, read: true, inbox: inboxHash(7, "phone"), selection: selection, walk: 9, first: 8, at: 2},
 		{kind: ofSummary, next: "there", at: math.MaxUint64},
 		{kind: ofHistory, walk: math.MaxUint64, first: math.MaxUint64, at: math.MaxUint64},
 	} {
@@ -34,7 +34,7 @@ func TestCursorIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestDamagedCursorIsRefused(t *testing.T) {
-	whole := (&cursor{kind: ofPull, inbox: inboxHash("phone"), walk: 1, first: 2, at: 300}).String()
+	whole := (&cursor{kind: ofPull, inbox: inboxHash(7, "phone"), walk: 1, first: 2, at: 300}).String()
 	damaged := []string{"", "A", whole[:len(whole)-1], whole[1:], whole + "A", whole + "AAAA", strings.Repeat("!", 60)}
 	b, _ := base64.RawURLEncoding.DecodeString(whole)
 	for i := range b {
@@ -74,4 +74,40 @@ func TestWhatCursorCovers(t *testing.T) {
 			t.Errorf("%s: the walk is (%d, %d], expected (%d, %d]", c.name, after, through, c.from, c.to)
 		}
 	}
+}
+
+// A client that goes on after the server has got a new store has nothing acknowledged there
+// that it was not given.
+func TestCursorsAreOfOneStore(t *testing.T) {
+	was, is := &shelf{}, &shelf{id: 8}
+	was.put(10, "ben", "chat/1")
+	is.put(10, "ben", "chat/1")
+	old, s := New(was, Options{}), New(is, Options{})
+	for _, order := range []string{OldestFirst, NewestFirst} {
+		next := mustPull(t, old, phone, PullRequest{Order: order, Limit: 5}).Next
+		r := PullRequest{Order: order, After: next}
+		if order == NewestFirst {
+			r = PullRequest{Order: order, Before: next}
+		}
+		_, err := s.Pull(t.Context(), phone, r)
+		wantCode(t, err, CodeBadCursor)
+		_, err = s.Ack(t.Context(), phone, AckRequest{Through: next})
+		wantCode(t, err, CodeBadCursor)
+		mustPull(t, old, phone, r)
+	}
+	if len(is.acked) > 0 || is.unread() != 10 {
+		t.Errorf("%d are unread, expected 10; acknowledged was %+v", is.unread(), is.acked)
+	}
+	read, err := old.History(t.Context(), phone, HistoryRequest{Limit: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.History(t.Context(), phone, HistoryRequest{Before: read.Next})
+	wantCode(t, err, CodeBadCursor)
+	counted, err := old.Summary(t.Context(), phone, SummaryRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Ack(t.Context(), phone, AckRequest{Through: counted.Position})
+	wantCode(t, err, CodeBadCursor)
 }

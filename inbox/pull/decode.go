@@ -37,6 +37,9 @@ func (enc encoding) decode(request []byte) (*fields, error) {
 }
 
 func decodeJSON(request []byte) (map[string]any, error) {
+	if !ValidText(request) {
+		return nil, errText
+	}
 	dec := json.NewDecoder(bytes.NewReader(request))
 	dec.UseNumber()
 	var values map[string]any

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"unicode/utf8"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
@@ -51,6 +52,9 @@ func decodeMsgpack(request []byte) (map[string]any, error) {
 var errKind = errors.New("no field has a value of this kind")
 
 func msgpackError(err error, at int) *Error {
+	if errors.Is(err, errText) {
+		return errText
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return badRequest("the request is not msgpack: it ends too early")
 	}
@@ -77,7 +81,11 @@ func msgpackValue(dec *msgpack.Decoder, lists bool) (any, error) {
 	case c == msgpcode.Float, c == msgpcode.Double:
 		return dec.DecodeFloat64()
 	case msgpcode.IsString(c), msgpcode.IsBin(c):
-		return dec.DecodeString()
+		s, err := dec.DecodeString()
+		if err == nil && !utf8.ValidString(s) {
+			err = errText
+		}
+		return s, err
 	case lists && (msgpcode.IsFixedArray(c) || c == msgpcode.Array16 || c == msgpcode.Array32):
 		return msgpackList(dec)
 	}

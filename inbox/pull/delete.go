@@ -38,7 +38,8 @@ func (s *Service) deleteOne(ctx context.Context, a Asker, text string) (DeleteAn
 }
 
 // mustHaveSent asks for more than the store does, which knows senders by one name and
-// cannot tell a user from a client without one.
+// cannot tell a user from a client without one. Who may not read a message is not told
+// that there is one.
 func (s *Service) mustHaveSent(ctx context.Context, a Asker, id inbox.MessageID) error {
 	page, err := s.store.History(ctx, inbox.Query{
 		After:    inbox.Bound{Position: id.Sequence - 1},
@@ -51,8 +52,13 @@ func (s *Service) mustHaveSent(ctx context.Context, a Asker, id inbox.MessageID)
 		return err
 	case len(page.Entries) == 0 || page.Entries[0].Envelope.ID != id:
 		return inbox.ErrUnknownID
-	case !a.sent(page.Entries[0].Envelope):
-		return inbox.ErrNotSender
 	}
-	return nil
+	e := page.Entries[0].Envelope
+	if a.sent(e) {
+		return nil
+	}
+	if may := s.readable(a); may != nil && !may(e.Topic) {
+		return inbox.ErrUnknownID
+	}
+	return inbox.ErrNotSender
 }

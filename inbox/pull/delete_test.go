@@ -55,6 +55,25 @@ func TestDeleting(t *testing.T) {
 	}
 }
 
+// Who may not read a topic cannot find out by deleting what there is.
+func TestDeletingTellsNothing(t *testing.T) {
+	store := &shelf{}
+	readable := store.put(1, "ben", "open/1").Envelope.ID.String()
+	hidden := store.put(1, "ben", "secret/1").Envelope.ID.String()
+	own := store.put(1, "ann", "secret/1").Envelope.ID.String()
+	s := New(store, Options{Rules: readers{"ann": "open/"}})
+	_, unknown := s.Delete(t.Context(), phone, DeleteRequest{ID: "0000000000000004-00000007"})
+	wantCode(t, unknown, CodeUnknownID)
+	if _, err := s.Delete(t.Context(), phone, DeleteRequest{ID: hidden}); err == nil || *ErrorOf(err) != *ErrorOf(unknown) {
+		t.Errorf("one that may not be read: %v, and one that is not there: %v", err, unknown)
+	}
+	_, err := s.Delete(t.Context(), phone, DeleteRequest{ID: readable})
+	wantCode(t, err, CodeForbidden)
+	if answer, err := s.Delete(t.Context(), phone, DeleteRequest{ID: own}); err != nil || answer.Deleted != 1 {
+		t.Errorf("one's own: %+v, %v", answer, err)
+	}
+}
+
 // What was deleted is left in history as a mark, and is not unread any more.
 func TestDeletedMessageIsGone(t *testing.T) {
 	h := newHouse(t, keepAll)

@@ -33,7 +33,7 @@ var requests = map[string]func(*fields) any{
 
 var answers = map[string]any{
 	OpSummary: SummaryAnswer{}, OpPull: MessagesAnswer{}, OpAck: AckAnswer{}, OpHistory: MessagesAnswer{}, OpMode: ModeAnswer{},
-	OpDelete: DeleteAnswer{}, "error": ErrorAnswer{}, "message": Message{},
+	OpDelete: DeleteAnswer{}, "error": ErrorAnswer{}, "message": Message{}, "notice": Notice{},
 }
 
 // Each example of the documentation is what the decoder reads and the encoder writes.
@@ -42,6 +42,9 @@ func TestExamplesAreTrue(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range examples {
 		what, kind, text := e[1], e[2], []byte(e[3])
+		if kind == "notice" {
+			what = kind
+		}
 		seen[what+" "+kind] = true
 		if kind == "request" {
 			f, err := asJSON.decode(text)
@@ -99,7 +102,7 @@ func TestNamesAreExplained(t *testing.T) {
 	}
 	for _, v := range []any{
 		SummaryRequest{}, PullRequest{}, AckRequest{}, HistoryRequest{}, ModeRequest{}, DeleteRequest{},
-		SummaryAnswer{}, MessagesAnswer{}, AckAnswer{}, ModeAnswer{}, DeleteAnswer{}, Message{}, Tally{}, Count{}, Mark{}, Gap{},
+		SummaryAnswer{}, MessagesAnswer{}, AckAnswer{}, ModeAnswer{}, DeleteAnswer{}, Message{}, Tally{}, Count{}, Mark{}, Gap{}, Notice{},
 	} {
 		for field := range reflect.TypeOf(v).Fields() {
 			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
@@ -122,6 +125,33 @@ func TestNamesAreExplained(t *testing.T) {
 	for _, bound := range []int{MaxRequest, MaxLimit, MaxBytes, DefaultLimit, DefaultHistoryLimit, DefaultBytes, MinAnswer} {
 		if !strings.Contains(text, thousands(bound)) {
 			t.Errorf("the bound %d is not told", bound)
+		}
+	}
+}
+
+// The module for browsers and Node says the type of every answer.
+func TestScriptHasEveryField(t *testing.T) {
+	b, err := os.ReadFile("../../examples/js/mqtt-inbox.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	typedefs := regexp.MustCompile(`(?m)^ \* @typedef .*\b(\w+)\b.*$(?:\n \* @property .*$)*`)
+	types := map[string]string{}
+	for _, d := range typedefs.FindAllString(string(b), -1) {
+		name := regexp.MustCompile(`(?m)(?:\}|@typedef \{object\}) (\w+)`).FindStringSubmatch(d)
+		if name != nil {
+			types[name[1]] = d
+		}
+	}
+	for name, v := range map[string]any{
+		"PullRequest": PullRequest{}, "AckRequest": AckRequest{}, "Message": Message{}, "Page": MessagesAnswer{},
+		"Tally": Tally{}, "Count": Count{}, "Mark": Mark{}, "Gap": Gap{}, "Notice": Notice{},
+	} {
+		for field := range reflect.TypeOf(v).Fields() {
+			field, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if field != "" && !regexp.MustCompile(`[\s\[{,]`+field+`[\]?]*[:\s]`).MatchString(types[name]) {
+				t.Errorf("the type %s has no %s", name, field)
+			}
 		}
 	}
 }

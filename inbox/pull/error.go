@@ -21,7 +21,7 @@ const (
 	CodeBadRequest       = "bad_request"       // the request is not as it should be; the message says where
 	CodeUnknownOperation = "unknown_operation" // there is no such operation
 	CodeUnknownID        = "unknown_id"        // there is no such message
-	CodeBadCursor        = "bad_cursor"        // damaged, or of another inbox, selection or order
+	CodeBadCursor        = "bad_cursor"        // damaged, or of another store, inbox, selection or order
 	CodeForbidden        = "forbidden"         // the asker may not do that
 	CodeNoSession        = "no_session"        // the asker has no session, and so no inbox
 	CodeTooLarge         = "too_large"         // the request is, or the asker takes answers that are too small

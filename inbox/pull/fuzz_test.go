@@ -67,7 +67,7 @@ func FuzzDo(f *testing.F) {
 
 func FuzzCursor(f *testing.F) {
 	f.Add((&cursor{}).String())
-	f.Add((&cursor{kind: ofPull, newestFirst: true, read: true, inbox: inboxHash("phone"), walk: 9, first: 8, at: 2}).String())
+	f.Add((&cursor{kind: ofPull, newestFirst: true, read: true, inbox: inboxHash(7, "phone"), walk: 9, first: 8, at: 2}).String())
 	f.Add((&cursor{kind: ofSummary, at: 1 << 63, next: "there"}).String())
 	f.Fuzz(func(t *testing.T, s string) {
 		c, err := parseCursor(s)

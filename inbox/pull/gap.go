@@ -11,28 +11,28 @@ import (
 const maxGaps = 16
 
 // lose notes what was lost, of a page of which the answer has taken the first entries, and
-// moves on behind it.
-func (c *collector) lose(ctx context.Context, page inbox.Page, taken int) error {
+// moves on behind it. It reports false if the page is not any more what it was, so that this
+// cannot be told.
+func (c *collector) lose(ctx context.Context, page inbox.Page, taken int) (same bool, err error) {
 	if taken < len(page.Entries) {
 		if taken == 0 || len(page.Gaps) == 0 {
-			return nil
+			return true, nil
 		}
 		// Some of these gaps are behind the end of the answer. Only the store can tell.
 		q := c.Query
 		q.Max = taken
-		var err error
 		if page, err = c.read(ctx, q); err != nil {
-			return err
+			return false, err
 		}
 		if n := len(page.Entries); n == 0 || page.Entries[n-1].Position != c.cursor.at {
-			return nil // it has changed meanwhile
+			return false, nil
 		}
 	}
 	c.lost = append(c.lost, page.Gaps...)
 	if page.Next != 0 {
 		c.cursor.at = page.Next
 	}
-	return nil
+	return true, nil
 }
 
 // gaps are those of the answer, which has room for minGaps of them and, beside

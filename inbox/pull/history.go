@@ -11,7 +11,7 @@ import (
 func (s *Service) history(ctx context.Context, a Asker, r HistoryRequest, enc encoding) (MessagesAnswer, error) {
 	r.Limit = cmp.Or(r.Limit, DefaultHistoryLimit)
 	r.Order = cmp.Or(r.Order, NewestFirst)
-	q, err := newPageQuery(a, r, cursor{kind: ofHistory}) // of no inbox: any device may go on
+	q, err := newPageQuery(a, r, cursor{kind: ofHistory, inbox: inboxHash(s.store.ID(), "")}) // any device may go on
 	if err != nil {
 		return MessagesAnswer{}, err
 	}

@@ -97,7 +97,7 @@ func TestCursorsOfHistory(t *testing.T) {
 	if len(store.acked) != 0 {
 		t.Error("history has acknowledged something")
 	}
-	position := (&cursor{kind: ofPosition, inbox: inboxHash("phone"), at: 9}).String()
+	position := (&cursor{kind: ofPosition, inbox: inboxHash(7, "phone"), at: 9}).String()
 	for _, before := range []string{position, mustPull(t, s, phone, PullRequest{Order: NewestFirst, Limit: 3}).Next} {
 		_, err = s.History(t.Context(), phone, HistoryRequest{Before: before})
 		wantCode(t, err, CodeBadCursor)

@@ -36,8 +36,9 @@ func ModeName(m inbox.Mode) string {
 
 func (s *Service) mode(ctx context.Context, a Asker, r ModeRequest, _ encoding) (ModeAnswer, error) {
 	m, ok := ParseMode(r.Mode)
-	if !ok {
+	if !ok && r.Mode != "" {
 		return ModeAnswer{}, badRequest(`mode must be "push" or "pull"`)
 	}
-	return ModeAnswer(r), s.store.SetMode(ctx, a.Receiver, m)
+	now, err := s.store.SetMode(ctx, a.Receiver, m)
+	return ModeAnswer{ModeName(now)}, err
 }

@@ -14,18 +14,21 @@ func TestModes(t *testing.T) {
 		if err != nil || answer.Mode != mode {
 			t.Errorf("%s: %+v, %v", mode, answer, err)
 		}
+		if answer, err = h.Mode(t.Context(), phone, ModeRequest{}); err != nil || answer.Mode != mode {
+			t.Errorf("%s, asked: %+v, %v", mode, answer, err)
+		}
 		for session, err := range h.store.Sessions(t.Context()) {
 			if err != nil || session.Mode != of {
 				t.Errorf("%s: the session has the mode %d, %v", mode, session.Mode, err)
 			}
 		}
 	}
-	for _, mode := range []string{"", "Pull"} {
-		_, err := h.Mode(t.Context(), phone, ModeRequest{Mode: mode})
-		wantCode(t, err, CodeBadRequest)
+	_, err := h.Mode(t.Context(), phone, ModeRequest{Mode: "Pull"})
+	wantCode(t, err, CodeBadRequest)
+	for _, mode := range []string{"", ModePull} {
+		_, err := h.Mode(t.Context(), Asker{Receiver: "nobody"}, ModeRequest{Mode: mode})
+		wantCode(t, err, CodeNoSession)
 	}
-	_, err := h.Mode(t.Context(), Asker{Receiver: "nobody"}, ModeRequest{Mode: ModePull})
-	wantCode(t, err, CodeNoSession)
 }
 
 func TestModesHaveNames(t *testing.T) {

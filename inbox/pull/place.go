@@ -8,8 +8,8 @@ import (
 )
 
 // ParsePlace reads what people write for a place in the order of messages: a message
-// id, a time of RFC 3339, or 0 for the beginning, which is the zero Bound. It does not
-// read cursors, whose error it returns is an [*Error].
+// id, a time of RFC 3339, or 0 for the beginning, which is the zero Bound. A cursor is
+// none of these. Its error is an [*Error].
 func ParsePlace(s string) (inbox.Bound, error) {
 	if s == "0" {
 		return inbox.Bound{}, nil

@@ -16,7 +16,7 @@ func (s *Service) pull(ctx context.Context, a Asker, r PullRequest, enc encoding
 		Topic:    r.Topic,
 		After:    r.After,
 		Before:   r.Before,
-	}, cursor{kind: ofPull, inbox: inboxHash(a.Receiver)})
+	}, cursor{kind: ofPull, inbox: s.inboxOf(a)})
 	if err != nil {
 		return MessagesAnswer{}, err
 	}
@@ -28,7 +28,7 @@ func (s *Service) pull(ctx context.Context, a Asker, r PullRequest, enc encoding
 	// The page before is acknowledged first, so that a failure gives both again.
 	if q.came && (r.Ack == nil || *r.Ack) {
 		if after, through := q.cursor.page(); through != 0 {
-			_, err := s.store.Acknowledge(ctx, a.Receiver, inbox.Acknowledgement{Selection: q.Selection, After: after, Through: through})
+			_, err := s.acknowledge(ctx, a, inbox.Acknowledgement{Selection: q.Selection, After: after, Through: through})
 			if err != nil {
 				return MessagesAnswer{}, err
 			}

@@ -155,8 +155,8 @@ func TestBoundsOfPull(t *testing.T) {
 	store.put(10, "ben", "chat/1")
 	s := New(store, Options{})
 	id := func(n int) string { return store.entries[n].Envelope.ID.String() }
-	position := (&cursor{kind: ofPosition, inbox: inboxHash("phone"), at: store.entries[4].Position}).String()
-	begin := (&cursor{kind: ofPosition, inbox: inboxHash("phone")}).String()
+	position := (&cursor{kind: ofPosition, inbox: inboxHash(7, "phone"), at: store.entries[4].Position}).String()
+	begin := (&cursor{kind: ofPosition, inbox: inboxHash(7, "phone")}).String()
 	no := false
 	for _, c := range []struct {
 		name          string
@@ -216,7 +216,7 @@ func TestBadPulls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := (&cursor{kind: ofPull, inbox: inboxHash("tablet"), selection: selectionHash(inbox.Selection{}), at: 9}).String()
+	foreign := (&cursor{kind: ofPull, inbox: inboxHash(7, "tablet"), selection: selectionHash(inbox.Selection{}), at: 9}).String()
 	for _, c := range []struct {
 		name    string
 		request PullRequest
@@ -342,30 +342,48 @@ func TestWalkBeginsWhereItWasAsked(t *testing.T) {
 	}
 }
 
-// A message is not passed over because one before it is lost while its page is read.
+// A message is not passed over because one before it is lost while its page is read, and
+// neither is what was lost before that.
 func TestLossWhilePageIsRead(t *testing.T) {
-	store := &shelf{}
-	store.put(30, "ben", "chat/1")
-	for i, e := range store.entries {
-		if i%3 == 2 || i == 7 {
-			store.lost[e.Position] = inbox.GapExpired
+	for _, order := range []string{OldestFirst, NewestFirst} {
+		store := &shelf{}
+		store.put(30, "ben", "chat/1")
+		for i, e := range store.entries {
+			if i%3 == 2 || i == 7 {
+				store.lost[e.Position] = inbox.GapExpired
+			}
 		}
-	}
-	store.meanwhile = func() {
-		if len(store.asked) == 2 { // asks what was lost among the first
-			store.lost[store.entries[1].Position] = inbox.GapExpired
+		store.meanwhile = func() {
+			if len(store.asked) == 2 { // asks what was lost among the first
+				store.lost[store.entries[1].Position] = inbox.GapExpired
+				store.lost[store.entries[28].Position] = inbox.GapExpired
+			}
 		}
-	}
-	a := phone
-	a.MaxAnswer = 1500
-	ids, _ := walk(t, New(store, Options{}), a, PullRequest{}, nothing)
-	given := map[string]bool{}
-	for _, id := range ids {
-		given[id] = true
-	}
-	for _, e := range store.entries {
-		if id := e.Envelope.ID.String(); store.lost[e.Position] == "" && !given[id] {
-			t.Errorf("%s was not given", id)
+		a := phone
+		a.MaxAnswer = 1500
+		given, told := map[string]bool{}, 0
+		for r := (PullRequest{Order: order}); ; {
+			answer := mustPull(t, New(store, Options{}), a, r)
+			for _, m := range answer.Messages {
+				given[m.ID] = true
+			}
+			for _, g := range answer.Gaps {
+				told += int(g.Count)
+			}
+			if answer.Next == "" {
+				break
+			}
+			if r.After = answer.Next; order == NewestFirst {
+				r.After, r.Before = "", answer.Next
+			}
+		}
+		for _, e := range store.entries {
+			if id := e.Envelope.ID.String(); given[id] != (store.lost[e.Position] == "") {
+				t.Errorf("%s: %s was lost: %q, and given: %v", order, id, store.lost[e.Position], given[id])
+			}
+		}
+		if told != len(store.lost) {
+			t.Errorf("%s: %d lost messages were told, expected %d", order, told, len(store.lost))
 		}
 	}
 }

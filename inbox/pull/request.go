@@ -55,7 +55,7 @@ type PullRequest struct { //nolint:revive // all requests are named after their 
 // Topic, up to Through. To mean all, All says so.
 type AckRequest struct {
 	IDs     []string `json:"ids,omitempty" msgpack:"ids,omitempty"`         // at most MaxLimit
-	Through string   `json:"through,omitempty" msgpack:"through,omitempty"` // a cursor of Pull, or the position of a summary
+	Through string   `json:"through,omitempty" msgpack:"through,omitempty"` // a cursor of Pull, the position of a summary, or a message id
 	Sender  string   `json:"sender,omitempty" msgpack:"sender,omitempty"`
 	Topic   string   `json:"topic,omitempty" msgpack:"topic,omitempty"` // a filter
 	All     bool     `json:"all,omitempty" msgpack:"all,omitempty"`
@@ -73,9 +73,10 @@ type HistoryRequest struct {
 	Before   string `json:"before,omitempty" msgpack:"before,omitempty"`
 }
 
-// ModeRequest says how the session is served from its next connection on.
+// ModeRequest says, or without a mode asks, how the session is served from its next
+// connection on.
 type ModeRequest struct {
-	Mode string `json:"mode" msgpack:"mode"` // ModePush or ModePull
+	Mode string `json:"mode,omitempty" msgpack:"mode,omitempty"` // ModePush or ModePull
 }
 
 // DeleteRequest takes the content of messages away: that of one, or, for an operator,

@@ -8,41 +8,6 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
-// Asker is who asks. Whoever calls the service has made sure of it.
-type Asker struct {
-	Receiver inbox.Receiver // whose inbox it is
-	User     string         // the user name, "" for none
-	Operator bool           // reads and deletes whatever there is in history
-
-	// MaxAnswer is how many bytes an encoded answer may have, 0 for no bound. Pages are
-	// made smaller to fit. With less than [MinAnswer] summaries and pages are refused.
-	MaxAnswer int
-
-	// MaxPage bounds the bytes of the messages in a page, whatever is asked for; 0 for no
-	// bound. Unlike MaxAnswer it never has one left out, or cut short.
-	MaxPage int
-}
-
-// MinAnswer is the smallest bound for answers in which there is room for a message.
-const MinAnswer = 1024
-
-// Name is by what name messages of the asker are sent, see [inbox.Envelope.Sender].
-func (a Asker) Name() string {
-	if a.User != "" {
-		return a.User
-	}
-	return string(a.Receiver)
-}
-
-// sent reports whether the asker has sent a message. One without a user name is not
-// taken for the user of the same name as its client id.
-func (a Asker) sent(e *inbox.Envelope) bool {
-	if a.User != "" {
-		return e.User == a.User
-	}
-	return e.User == "" && e.Client == string(a.Receiver)
-}
-
 // Rules say who may read which topic in history. What is in an inbox is there
 // because its receiver was subscribed to it, and is not asked about again.
 type Rules interface {
@@ -123,6 +88,9 @@ func (s *Service) told(err error, operation string, a Asker) *Error {
 	return told
 }
 
+// inboxOf is what cursors of an asker have for its inbox.
+func (s *Service) inboxOf(a Asker) [8]byte { return inboxHash(s.store.ID(), a.Receiver) }
+
 // operations are the operations by their names.
 var operations = map[string]func(s *Service, ctx context.Context, a Asker, f *fields, enc encoding) (any, error){
 	OpSummary: operation(readSummary, (*Service).summary),
@@ -135,6 +103,7 @@ var operations = map[string]func(s *Service, ctx context.Context, a Asker, f *fi
 
 // operation makes one function of what reads a request and what answers it.
 func operation[R, A any](read func(*fields) R, answer func(*Service, context.Context, Asker, R, encoding) (A, error),
+
 ) func(*Service, context.Context, Asker, *fields, encoding) (any, error) {
 	return func(s *Service, ctx context.Context, a Asker, f *fields, enc encoding) (any, error) {
 		r := read(f)
@@ -189,7 +158,7 @@ func (s *Service) History(ctx context.Context, a Asker, r HistoryRequest) (Messa
 	return s.history(ctx, a, r, asJSON)
 }
 
-// Mode says how the asker is served from its next connection on.
+// Mode says, or asks, how the asker is served from its next connection on.
 func (s *Service) Mode(ctx context.Context, a Asker, r ModeRequest) (ModeAnswer, error) {
 	return s.mode(ctx, a, r, asJSON)
 }

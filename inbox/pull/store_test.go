@@ -15,6 +15,7 @@ import (
 type shelf struct {
 	inbox.Store // has nothing else
 
+	id        uint32 // 7 if it is 0
 	entries   []inbox.Entry
 	read      map[inbox.Position]bool
 	lost      map[inbox.Position]inbox.GapReason
@@ -29,6 +30,8 @@ type shelf struct {
 
 const shelfTime = 1_760_000_000_000
 
+func (s *shelf) ID() uint32 { return cmp.Or(s.id, 7) }
+
 // put adds messages, and returns the last.
 func (s *shelf) put(n int, sender, topic string) inbox.Entry {
 	if s.read == nil {
@@ -40,7 +43,7 @@ func (s *shelf) put(n int, sender, topic string) inbox.Entry {
 			p += s.entries[len(s.entries)-1].Position
 		}
 		e := &inbox.Envelope{
-			ID: inbox.MessageID{Sequence: p, Store: 7}, Time: shelfTime, Topic: topic, QoS: 1, Client: sender + "-client", User: sender,
+			ID: inbox.MessageID{Sequence: p, Store: s.ID()}, Time: shelfTime, Topic: topic, QoS: 1, Client: sender + "-client", User: sender,
 			Payload: fmt.Appendf(nil, "%d", p),
 		}
 		s.entries = append(s.entries, inbox.Entry{Position: p, Envelope: e})
@@ -49,7 +52,7 @@ func (s *shelf) put(n int, sender, topic string) inbox.Entry {
 }
 
 func (s *shelf) place(b inbox.Bound) (inbox.Position, error) {
-	if b.ID.Sequence > 0 && b.ID.Store != 7 {
+	if b.ID.Sequence > 0 && b.ID.Store != s.ID() {
 		return 0, inbox.ErrUnknownID
 	}
 	if b.Time > shelfTime {
@@ -120,7 +123,8 @@ func (s *shelf) page(q inbox.Query, shown func(inbox.Entry) bool) (page inbox.Pa
 func (s *shelf) Acknowledge(_ context.Context, _ inbox.Receiver, a inbox.Acknowledgement) (n int, err error) {
 	s.acked = append(s.acked, a)
 	for _, e := range s.entries {
-		within := e.Position > a.After && (a.Through == 0 || e.Position <= a.Through) && a.Matches(e.Envelope)
+		through := cmp.Or(a.ThroughID.Sequence, a.Through)
+		within := e.Position > a.After && (through == 0 || e.Position <= through) && a.Matches(e.Envelope)
 		if len(a.IDs) > 0 {
 			within = slices.Contains(a.IDs, e.Envelope.ID)
 		}
@@ -151,7 +155,9 @@ func (s *shelf) Erase(_ context.Context, sender string) (int, error) {
 	return 3, s.failure
 }
 
-func (s *shelf) SetMode(context.Context, inbox.Receiver, inbox.Mode) error { return s.failure }
+func (s *shelf) SetMode(_ context.Context, _ inbox.Receiver, m inbox.Mode) (inbox.Mode, error) {
+	return m, s.failure
+}
 
 func (s *shelf) Summarize(context.Context, inbox.Receiver, inbox.SummaryQuery) (inbox.Summary, error) {
 	return inbox.Summary{}, s.failure

@@ -13,7 +13,7 @@ func (s *Service) summary(ctx context.Context, a Asker, r SummaryRequest, _ enco
 		return SummaryAnswer{}, err
 	}
 	q := inbox.SummaryQuery{Max: clamp(r.Limit, DefaultLimit, MaxLimit), Except: a.Name()}
-	own := cursor{kind: ofSummary, inbox: inboxHash(a.Receiver)}
+	own := cursor{kind: ofSummary, inbox: s.inboxOf(a)}
 	if r.Next != "" {
 		c, err := parseCursor(r.Next)
 		if err == nil {

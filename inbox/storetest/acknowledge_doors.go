@@ -89,16 +89,10 @@ func acknowledgeUnderLoad(tr *trial) {
 	c := tr.connect("c", lasting)
 	c.subscribe("a/#", 1)
 	n := size(1500, 300)
-	stored := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer close(stored)
-		p := tr.main
-		for i := range n {
-			p.append(said([]string{"ann", "bob"}[i%2], []string{"a", "a/b"}[i%3%2], fmt.Sprint(i)))
-		}
-		p.wait()
+	stored := tr.main.appendMeanwhile(n, n, func(i int) *inbox.Envelope {
+		return said([]string{"ann", "bob"}[i%2], []string{"a", "a/b"}[i%3%2], fmt.Sprint(i))
 	})
+	var wg sync.WaitGroup
 	delivered := map[inbox.Position]bool{}
 	wg.Go(func() { // one door; the last message is its own
 		for {

@@ -66,6 +66,9 @@ func appendIDs(tr *trial) {
 		if e.Envelope.ID != receipts[i].ID {
 			tr.Fatalf("entry %d has id %v, its receipt %v", i, e.Envelope.ID, receipts[i].ID)
 		}
+		if e.Envelope.ID.Store != tr.store.ID() {
+			tr.Fatalf("entry %d has id %v in store %08x", i, e.Envelope.ID, tr.store.ID())
+		}
 	}
 }
 

@@ -223,3 +223,38 @@ func longNames(prefix string, n int) (out []string) {
 	}
 	return out
 }
+
+// appendRandom stores n messages with random fields, which are kept and do not expire
+// while they are looked for, and returns them.
+func (tr *trial) appendRandom(n int) []*inbox.Envelope {
+	tr.Helper()
+	random := newRandom(tr)
+	var sent, want []*inbox.Envelope
+	for i := range n {
+		e := randomEnvelope(random, fmt.Sprint("a/", i%3))
+		e.QoS = max(e.QoS, 1)
+		e.Expiry = max(e.Expiry, time.Now().Add(time.Hour).UnixMilli())
+		kept := *e
+		sent, want = append(sent, e), append(want, &kept)
+	}
+	for i, r := range tr.append(sent...) {
+		want[i].ID = r.ID
+	}
+	return want
+}
+
+// keepsFields compares every field of what is answered with what was stored, before and
+// after a restart.
+func (tr *trial) keepsFields(ask asking, want []*inbox.Envelope) {
+	tr.Helper()
+	for range 2 {
+		got := tr.walk(ask, inbox.Query{Max: 6})
+		if len(got) != len(want) {
+			tr.Fatalf("%d messages, want %d", len(got), len(want))
+		}
+		for i, e := range got {
+			sameEnvelope(tr, e.Envelope, want[i])
+		}
+		tr.restart()
+	}
+}

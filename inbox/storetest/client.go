@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -60,7 +61,7 @@ func (tr *trial) tryConnect(r inbox.Receiver, o inbox.OpenOptions) (*client, err
 	c.Inbox, c.resumed = in, resumed
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state = clone(in.State())
+	c.state = in.State().Clone()
 	return c, nil
 }
 
@@ -68,13 +69,7 @@ func (tr *trial) tryConnect(r inbox.Receiver, o inbox.OpenOptions) (*client, err
 func (c *client) current() inbox.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return clone(c.state)
-}
-
-func clone(s inbox.State) inbox.State {
-	s.Open = slices.Clone(s.Open)
-	s.Resting = slices.Clone(s.Resting)
-	return s
+	return c.state.Clone()
 }
 
 // hear runs on a goroutine of the engine.
@@ -126,7 +121,11 @@ func (c *client) unsubscribe(filters ...string) []bool {
 
 // next reads one page and counts it as sent and open.
 func (c *client) next(max, maxBytes int) ([]inbox.Entry, error) {
-	page, err := c.Next(c.tr.ctx, max, maxBytes)
+	return c.nextBy(c.tr.ctx, max, maxBytes)
+}
+
+func (c *client) nextBy(ctx context.Context, max, maxBytes int) ([]inbox.Entry, error) {
+	page, err := c.Next(ctx, max, maxBytes)
 	if err == nil && (len(page) == 0 || len(page) > max) {
 		err = fmt.Errorf("page of %d entries where 1 to %d were asked for", len(page), max)
 	}
@@ -135,7 +134,7 @@ func (c *client) next(max, maxBytes int) ([]inbox.Entry, error) {
 	for _, e := range page {
 		c.state.Sent = e.Position
 		c.state.LastID = c.state.LastID%inbox.MaxWindow + 1
-		c.state.Open = append(c.state.Open, inbox.Delivery{Position: e.Position, PacketID: c.state.LastID})
+		c.state.Open = append(c.state.Open, inbox.Delivery{Position: e.Position, PacketID: c.state.LastID, QoS: e.QoS})
 	}
 	return page, err
 }
@@ -152,6 +151,20 @@ func (c *client) take(n int) []inbox.Entry {
 		got = append(got, page...)
 	}
 	ascending(c.tr, fmt.Sprintf("inbox of %.40q", c.receiver), got)
+	return got
+}
+
+// takeUntil reads n entries, or those that there are before a time.
+func (c *client) takeUntil(end time.Time, n int) (got []inbox.Entry) {
+	ctx, cancel := context.WithDeadline(c.tr.ctx, end)
+	defer cancel()
+	for len(got) < n {
+		page, err := c.nextBy(ctx, n-len(got), 1<<20)
+		if err != nil {
+			return got
+		}
+		got = append(got, page...)
+	}
 	return got
 }
 
@@ -264,5 +277,6 @@ func sameState(tr *trial, got, want inbox.State) {
 		tr.Fatalf("state: sent %d, last id %d, want sent %d, last id %d", got.Sent, got.LastID, want.Sent, want.LastID)
 	}
 	same(tr, "open deliveries", got.Open, want.Open)
+	same(tr, "releasing ids", got.Releasing, want.Releasing)
 	same(tr, "resting ids", got.Resting, want.Resting)
 }

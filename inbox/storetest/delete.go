@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -188,6 +189,36 @@ func deleteErase(tr *trial) {
 	tr.append(said("ann", "a", "back"))
 	tr.unread("c", append(slices.Clone(bobs), "back")...)
 	tr.remembers(inbox.Selection{Sender: "ann"}, "back")
+}
+
+// Of a sender who is erased nothing is sent again, not even what has expired on its way: a
+// delivery of QoS 2 that has begun would have it.
+func deleteEraseExpired(tr *trial) {
+	c := tr.connect("c", lasting)
+	c.subscribe("a/#", 2)
+	over := time.Now().Add(200 * time.Millisecond)
+	for i, sender := range []string{"ann", "bob", "ann", "bob", "ann"} {
+		e := said(sender, "a", fmt.Sprint(i))
+		if e.QoS = 2; i < 4 {
+			e.Expiry = over.UnixMilli()
+		}
+		tr.append(e)
+	}
+	sent := c.take(5)
+	c.save()
+	tr.eventually("they expire", func() bool { return time.Now().After(over) })
+	if n, err := tr.store.Erase(tr.ctx, "ann"); n != 1 || err != nil {
+		tr.Fatalf("erased %d: %v, want the 1 that history has", n, err)
+	}
+	for range 2 {
+		for _, e := range c.read(positions(sent)...) {
+			if e.Envelope.Sender() == "ann" {
+				tr.Fatalf("%s is sent again", e.Envelope.Payload)
+			}
+		}
+		tr.restart()
+		c = tr.connect("c", lasting)
+	}
 }
 
 // Marks that were left before lose the name too.

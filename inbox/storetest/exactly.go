@@ -207,14 +207,14 @@ func publishRetained(tr *trial) {
 // every one is stored once, and in order.
 func publishStorm(tr *trial) {
 	tr.connect("reader", lasting).subscribe("a", 2)
-	stop := make(chan struct{})
+	stop, tries := make(chan struct{}), make(chan struct{}, 1)
 	var others sync.WaitGroup
-	others.Go(func() {
+	others.Go(func() { // takes over while something is tried, and no more often, so that it comes to an end
 		for {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-tries:
 			}
 			if _, err := tr.tryConnect("c", inbox.OpenOptions{Expiry: lasting}); err != nil {
 				tr.Errorf("open: %v", err)
@@ -222,11 +222,15 @@ func publishStorm(tr *trial) {
 			}
 		}
 	})
-	n := size(300, 100)
+	n := size(100, 50)
 	c := tr.connect("c", lasting)
 	until := func(what string, try func() error) {
 		tr.Helper()
 		for {
+			select {
+			case tries <- struct{}{}:
+			default:
+			}
 			err := try()
 			if err == nil {
 				return

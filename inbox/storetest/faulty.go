@@ -137,9 +137,9 @@ func (f *Faulty) Acknowledge(ctx context.Context, r inbox.Receiver, a inbox.Ackn
 }
 
 // SetMode implements [inbox.Puller].
-func (f *Faulty) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) error {
+func (f *Faulty) SetMode(ctx context.Context, r inbox.Receiver, m inbox.Mode) (inbox.Mode, error) {
 	if err := f.call(AtSetMode); err != nil {
-		return err
+		return inbox.ModeKept, err
 	}
 	return f.Store.SetMode(ctx, r, m)
 }

@@ -236,7 +236,10 @@ func TestFaultyAsking(t *testing.T) {
 	pull := func() error { _, err := f.Pull(t.Context(), "c", query); return err }
 	summarize := func() error { _, err := f.Summarize(t.Context(), "c", inbox.SummaryQuery{Max: 1}); return err }
 	history := func() error { _, err := f.History(t.Context(), query); return err }
-	setMode := func() error { return f.SetMode(t.Context(), "c", inbox.ModePull) }
+	setMode := func() error {
+		_, err := f.SetMode(t.Context(), "c", inbox.ModePull)
+		return err
+	}
 	remove := func() error { return f.Delete(t.Context(), id, "") }
 	erase := func() error { _, err := f.Erase(t.Context(), "nobody"); return err }
 	acknowledge := func() error {

@@ -142,6 +142,28 @@ func fromGivenUp(tr *trial) {
 	tr.startAgain("c", inbox.Bound{}, inbox.ModeKept).only("b")
 }
 
+// Who gives a filter up, and subscribes to it again, has everything from then on again.
+func fromSubscribedAgain(tr *trial) {
+	c := tr.connect("c", lasting)
+	c.subscribe("b", 1)
+	tr.publish("b", "b")
+	c.subscribe("a", 1)
+	c.unsubscribe("a") // with something unread, though not of this
+	tr.restart()
+	tr.publish("a", "between")
+	c = tr.connect("c", lasting)
+	c.subscribe("a", 1)
+	tr.publish("a", "m-0")
+	c.finish(c.expect("b", "m-0")...)
+	c.close(lasting)
+	tr.publish("a", "m-1")
+	c = tr.pulling("c")
+	tr.acknowledges("c", 1, inbox.Acknowledgement{})
+	c.unsubscribe("b")
+	tr.restart()
+	tr.startAgain("c", inbox.Bound{}, inbox.ModePush).only("b", "m-0", "m-1")
+}
+
 // A session that is new has nothing to begin with.
 func fromNew(tr *trial) {
 	tr.publish("a", "before")

@@ -56,7 +56,7 @@ func giveMoves(tr *trial) {
 		g.save()
 		g.close(inbox.ExpiryNever)
 		g = tr.group(filter)
-		same(tr, "open", g.State().Open, []inbox.Delivery{{Position: all[2].Position, PacketID: 3}})
+		same(tr, "open", g.State().Open, []inbox.Delivery{{Position: all[2].Position, PacketID: 3, QoS: 1}})
 		g.only()
 		c.only()
 	}
@@ -111,7 +111,7 @@ func giveRefused(tr *trial) {
 	g.give(d, entries[1])
 	g.save()
 	g = tr.group(filter)
-	same(tr, "open", g.State().Open, []inbox.Delivery{{Position: entries[0].Position, PacketID: 1}})
+	same(tr, "open", g.State().Open, []inbox.Delivery{{Position: entries[0].Position, PacketID: 1, QoS: 1}})
 	same(tr, "left", payloads(g.read(entries[0].Position)), []string{"one"})
 	d.only("two")
 	tr.connect("c", lasting).only()
@@ -121,6 +121,20 @@ func giveRefused(tr *trial) {
 		tr.Fatalf("giving from a group that has ended: %v, want ErrFenced", err)
 	}
 	d.only()
+}
+
+// What was deleted since the group has read it is not moved, and gone from the group.
+func giveDeleted(tr *trial) {
+	const filter = "$share/g/a"
+	c := tr.member("c", lasting, filter)
+	tr.publish("a", "one", "two", "three")
+	g := tr.group(filter)
+	entries := g.take(3)
+	tr.delete(entries[1], "")
+	g.give(c, entries...)
+	g.save()
+	c.only("one", "three")
+	same(tr, "open", tr.group(filter).State().Open, nil)
 }
 
 // Many and large ones, to several members, while others are published.

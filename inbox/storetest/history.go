@@ -174,32 +174,12 @@ func historyWhileOthersPublish(tr *trial) {
 }
 
 func historyEveryField(tr *trial) {
-	random := newRandom(tr)
 	c := tr.connect("c", lasting)
 	c.subscribe("a/0", 2)
 	c.close(lasting)
-	var sent, want []*inbox.Envelope
-	for i := range 30 {
-		e := randomEnvelope(random, fmt.Sprint("a/", i%3))
-		e.QoS = max(e.QoS, 1)
-		e.Expiry = max(e.Expiry, time.Now().Add(time.Hour).UnixMilli()) // an expired one is not there
-		kept := *e
-		sent, want = append(sent, e), append(want, &kept)
-	}
-	for i, r := range tr.append(sent...) {
-		want[i].ID = r.ID
-	}
+	want := tr.appendRandom(30)
 	tr.append(message("a/0", 0, "of QoS 0, which is not kept"))
-	for range 2 {
-		got := tr.walk(tr.history, inbox.Query{Max: 6})
-		if len(got) != len(want) {
-			tr.Fatalf("%d messages, want %d", len(got), len(want))
-		}
-		for i, e := range got {
-			sameEnvelope(tr, e.Envelope, want[i])
-		}
-		tr.restart()
-	}
+	tr.keepsFields(tr.history, want)
 }
 
 // History is the same whoever has read what, and has one's own messages.

@@ -80,6 +80,7 @@ var keptClauses = []struct {
 	{"acknowledge/ids", unreadOnly, acknowledgeIDs},
 	{"acknowledge/unknown ids", unreadOnly, acknowledgeUnknownIDs},
 	{"acknowledge/bounds", unreadOnly, acknowledgeBounds},
+	{"acknowledge/through ids", unreadOnly, acknowledgeThroughIDs},
 	{"acknowledge/beyond the end", unreadOnly, acknowledgeBeyond},
 	{"acknowledge/selections", unreadOnly, acknowledgeSelection},
 	{"acknowledge/page by page", unreadOnly, acknowledgePageByPage},
@@ -92,6 +93,13 @@ var keptClauses = []struct {
 	{"acknowledge/then fresh", unreadOnly, acknowledgeThenFresh},
 	{"acknowledge/many holes", unreadOnly, acknowledgeHoles},
 	{"acknowledge/under load", unreadOnly, acknowledgeUnderLoad},
+
+	{"withdrawn/is told", everything, withdrawnIsTold},
+	{"withdrawn/while others read", everything, withdrawnWhileOthersRead},
+
+	{"held/by what is gone", everything, heldByWhatIsGone},
+	{"held/by who starts again", aDay, heldByWhoStartsAgain},
+	{"held/in push mode", unreadOnly, heldInPushMode},
 
 	{"summary/counts", unreadOnly, summaryCounts},
 	{"summary/except (case 145)", unreadOnly, summaryExcept},
@@ -108,10 +116,12 @@ var keptClauses = []struct {
 	{"mode/push not noted yet", unreadOnly, modePushNotNoted},
 	{"mode/push to where it was", unreadOnly, modePushToWhereItWas},
 	{"mode/push, and nothing waits", unreadOnly, modePushNothingWaits},
+	{"mode/push, and nothing waits any more", unreadOnly, modePushNothingWaitsAnyMore},
 	{"mode/many stretches", unreadOnly, modeManyStretches},
 	{"mode/given up", unreadOnly, modeGivenUp},
 	{"mode/in a group", unreadOnly, modeInGroup},
 	{"mode/while others publish", unreadOnly, modeWhileOthersPublish},
+	{"mode/changes while others publish", unreadOnly, modeChangesWhileOthersPublish},
 
 	{"from/everything", aDay, fromEverything},
 	{"from/bounds", aDay, fromBounds},
@@ -120,6 +130,7 @@ var keptClauses = []struct {
 	{"from/unknown id", aDay, fromUnknownID},
 	{"from/unread only", unreadOnly, fromUnreadOnly},
 	{"from/given up", aDay, fromGivenUp},
+	{"from/subscribed again", aDay, fromSubscribedAgain},
 	{"from/new session", both, fromNew},
 
 	{"history/keeps", chats, historyKeeps},
@@ -140,8 +151,10 @@ var keptClauses = []struct {
 	{"delete/one", everything, deleteOne},
 	{"delete/unknown", chats, deleteUnknown},
 	{"delete/on its way", everything, deleteOnItsWay},
+	{"delete/before it is given", everything, giveDeleted},
 	{"delete/then from", both, deleteThenFrom},
 	{"delete/erase", everything, deleteErase},
+	{"delete/erase what has expired", everything, deleteEraseExpired},
 	{"delete/then erase", everything, deleteThenErase},
 	{"delete/between pages (case 138)", everything, deleteBetweenPages},
 

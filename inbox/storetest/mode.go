@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
@@ -35,11 +34,14 @@ func modeKept(tr *trial) {
 		if got := tr.sessions()["c"].Mode; got != next {
 			tr.Fatalf("%s: the session says mode %d, want %d", when, got, next)
 		}
+		if got, err := tr.store.SetMode(tr.ctx, "c", inbox.ModeKept); err != nil || got != next {
+			tr.Fatalf("%s: asked, the store says mode %d, %v, want %d", when, got, err, next)
+		}
 	}
 	set := func(m inbox.Mode) {
 		tr.Helper()
-		if err := tr.store.SetMode(tr.ctx, "c", m); err != nil {
-			tr.Fatalf("set mode: %v", err)
+		if now, err := tr.store.SetMode(tr.ctx, "c", m); err != nil || m != inbox.ModeKept && now != m {
+			tr.Fatalf("set mode %d: is %d, %v", m, now, err)
 		}
 	}
 	const push, pull = inbox.ModePush, inbox.ModePull
@@ -254,6 +256,33 @@ func modePushNothingWaits(tr *trial) {
 	}
 }
 
+// What waited may have been acknowledged before the receiver is in push mode again: then
+// Next waits for nothing, though something is open.
+func modePushNothingWaitsAnyMore(tr *trial) {
+	tr.reader("c")
+	tr.publish("a", numbers("old", 3)...)
+	c := tr.pulling("c")
+	tr.publish("a", "live", "done")
+	c.finish(c.take(2)[1])
+	c.close(lasting)
+	tr.publish("a", "away")
+	c = tr.pulling("c")
+	all := tr.unread("c", "old-0", "old-1", "old-2", "live", "away")
+	tr.acknowledges("c", 4, byIDs(all[0], all[1], all[2], all[4]))
+	c.close(lasting)
+
+	c = tr.inMode("c", inbox.ModePush)
+	tr.publish("a", "new")
+	c.expect("new")
+	c.save()
+	tr.unread("c", "live", "new")
+	tr.restart()
+	tr.unread("c", "live", "new")
+	c = tr.connect("c", lasting)
+	same(tr, "to be sent again", payloads(c.read(open(c)...)), []string{"live", "new"})
+	c.only()
+}
+
 // nothing fails if Next returns something soon.
 func nothing(c *client) {
 	c.tr.Helper()
@@ -394,15 +423,7 @@ func modeWhileOthersPublish(tr *trial) {
 	tr.reader("c")
 	want := numbers("m", size(2000, 500))
 	other := tr.publisher()
-	var publishing sync.WaitGroup
-	publishing.Go(func() {
-		for i, payload := range want {
-			other.append(message("a", 1, payload))
-			if i%10 == 9 {
-				other.wait()
-			}
-		}
-	})
+	stored := other.appendMeanwhile(len(want), 10, func(i int) *inbox.Envelope { return message("a", 1, want[i]) })
 	for i := range 20 {
 		o := inbox.OpenOptions{Expiry: lasting, Mode: inbox.ModePull}
 		if i%5 == 4 {
@@ -413,7 +434,7 @@ func modeWhileOthersPublish(tr *trial) {
 			c.close(lasting)
 		}
 	}
-	publishing.Wait()
+	<-stored
 	other.stored(0)
 	tr.unread("c", want...)
 	tr.restart()

@@ -179,3 +179,28 @@ func nextSlice(tr *trial) {
 	clear(read)
 	same(tr, "read again", payloads(c.read(at...)), []string{"one", "two"})
 }
+
+// A context that has ended keeps Next from waiting, and not from returning what there is.
+func nextDoesNotWait(tr *trial) {
+	ended, cancel := context.WithCancel(tr.ctx)
+	cancel()
+	for _, expiry := range []inbox.Expiry{lasting, inbox.ExpiryAtOnce} {
+		c := tr.connect(inbox.Receiver(fmt.Sprint("c", expiry)), expiry)
+		c.subscribe("a", 1)
+		for _, payload := range numbers("m", 20) {
+			if page, err := c.nextBy(ended, 1, 1000); !errors.Is(err, context.Canceled) {
+				tr.Fatalf("%d entries where there are none, %v", len(page), err)
+			}
+			tr.publish("a", payload)
+			page, err := c.nextBy(ended, 1, 1000)
+			for errors.Is(err, context.Canceled) && tr.ctx.Err() == nil { // it may be on its way
+				page, err = c.nextBy(ended, 1, 1000)
+			}
+			if err != nil {
+				tr.Fatalf("%s is there: %v", payload, err)
+			}
+			same(tr, "page", payloads(page), []string{payload})
+		}
+		c.close(inbox.ExpiryAtOnce)
+	}
+}

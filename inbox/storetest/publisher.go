@@ -36,6 +36,22 @@ func (p *publisher) append(e *inbox.Envelope) {
 	p.tr.store.Append(p.tr.ctx, e, func(r inbox.Receipt, err error) { p.note(result{n, r, err}) })
 }
 
+// appendMeanwhile has another goroutine append n messages, so many at once, and closes
+// stored when done was called for all of them.
+func (p *publisher) appendMeanwhile(n, atOnce int, message func(i int) *inbox.Envelope) (stored <-chan struct{}) {
+	all := make(chan struct{})
+	go func() {
+		defer close(all)
+		for i := range n {
+			if p.append(message(i)); i%atOnce == atOnce-1 {
+				p.wait()
+			}
+		}
+		p.wait()
+	}()
+	return all
+}
+
 // note runs on a goroutine of the engine.
 func (p *publisher) note(r result) {
 	p.mu.Lock()

@@ -102,7 +102,7 @@ func pullNoSession(tr *trial) {
 		_, err := tr.store.Pull(tr.ctx, "c", inbox.Query{Max: 1, MaxBytes: 1})
 		_, err2 := tr.store.Summarize(tr.ctx, "c", inbox.SummaryQuery{Max: 1})
 		_, err3 := tr.store.Acknowledge(tr.ctx, "c", inbox.Acknowledgement{})
-		err4 := tr.store.SetMode(tr.ctx, "c", inbox.ModePull)
+		_, err4 := tr.store.SetMode(tr.ctx, "c", inbox.ModePull)
 		for i, err := range []error{err, err2, err3, err4} {
 			if !errors.Is(err, inbox.ErrNoSession) {
 				tr.Fatalf("%s: call %d: %v, want ErrNoSession", when, i, err)
@@ -130,7 +130,7 @@ func pullEnds(tr *trial) {
 		_, err1 := tr.store.Pull(ctx, "c", inbox.Query{Max: 1, MaxBytes: 1})
 		_, err2 := tr.store.Summarize(ctx, "c", inbox.SummaryQuery{Max: 1})
 		_, err3 := tr.store.Acknowledge(ctx, "c", inbox.Acknowledgement{})
-		err4 := tr.store.SetMode(ctx, "c", inbox.ModePull)
+		_, err4 := tr.store.SetMode(ctx, "c", inbox.ModePull)
 		_, err5 := tr.store.History(ctx, inbox.Query{Max: 1, MaxBytes: 1})
 		err6 := tr.store.Delete(ctx, inbox.MessageID{Sequence: 1}, "")
 		_, err7 := tr.store.Erase(ctx, "ann")
@@ -143,29 +143,9 @@ func pullEnds(tr *trial) {
 }
 
 func pullEveryField(tr *trial) {
-	random := newRandom(tr)
 	tr.reader("c")
-	var sent, want []*inbox.Envelope
-	for i := range 20 {
-		e := randomEnvelope(random, fmt.Sprint("a/", i%3))
-		e.QoS = max(e.QoS, 1)
-		e.Expiry = max(e.Expiry, time.Now().Add(time.Hour).UnixMilli()) // an expired one is not unread
-		kept := *e
-		sent, want = append(sent, e), append(want, &kept)
-	}
-	for i, r := range tr.append(sent...) {
-		want[i].ID = r.ID
-	}
-	for range 2 {
-		got := tr.walk(tr.inboxOf("c"), inbox.Query{Max: 6})
-		if len(got) != len(want) {
-			tr.Fatalf("%d messages, want %d", len(got), len(want))
-		}
-		for i, e := range got {
-			sameEnvelope(tr, e.Envelope, want[i])
-		}
-		tr.restart()
-	}
+	want := tr.appendRandom(20)
+	tr.keepsFields(tr.inboxOf("c"), want)
 }
 
 // The grant of an entry is that of delivery, and fixed when it was stored.
@@ -238,17 +218,7 @@ func pullGivenUp(tr *trial) {
 // What was sent by one filter is unread, though another would have given it up, and
 // then the one is given up too.
 func pullGivenUpOneByOne(tr *trial) {
-	for _, filters := range [][]string{{"a", "#"}, {"#", "a"}, {"a", "+", "#"}} {
-		c := tr.connect("c", lasting)
-		for _, f := range filters {
-			c.subscribe(f, 1)
-		}
-		tr.publish("a", "sent", "unread")
-		last := len(filters) - 1
-		c.unsubscribe(filters[:last]...)
-		c.expect("sent")
-		c.save()
-		c.unsubscribe(filters[last])
+	givenUpOneByOne(tr, func(*client, []inbox.Entry) {
 		tr.unread("c", "sent")
 		for range 2 {
 			tr.restart()
@@ -256,11 +226,11 @@ func pullGivenUpOneByOne(tr *trial) {
 			tr.pulling("c")
 			tr.unread("c", "sent")
 		}
-		c = tr.startAgain("c", inbox.Bound{}, inbox.ModePush)
+		c := tr.startAgain("c", inbox.Bound{}, inbox.ModePush)
 		tr.unread("c", "sent")
 		c.only("sent")
 		c.close(inbox.ExpiryAtOnce)
-	}
+	})
 }
 
 // What is expired is not unread. Whoever asks is told what he has lost.

@@ -12,9 +12,8 @@ type readerModel struct {
 	receiver inbox.Receiver
 	client   *client // nil while absent
 	subs     []string
-	items    []*item  // everything that came and was not given up, in order
-	burnt    []string // topics of what was given up: another subscription may bring it back
-	unsure   bool     // whether what was acknowledged and then given up comes to who starts again
+	items    []*item // everything that came and was not given up, in order
+	unsure   bool    // whether what was acknowledged and then given up comes to who starts again
 
 	mode   inbox.Mode // of the next connection
 	behind bool       // in push mode: Next waits until what was open before is finished
@@ -136,16 +135,17 @@ func (m *readerModel) again(at int) {
 	}
 }
 
-// giveUp removes what came by one filter alone, and Next has not returned.
+// giveUp removes what came by one filter alone, and Next has not returned. What is expired
+// it may still have, for it may have been expired when it was acknowledged.
 func (m *readerModel) giveUp(filter string) {
+	now := nowMillis()
 	m.subs = slices.DeleteFunc(m.subs, func(f string) bool { return f == filter })
 	m.items = slices.DeleteFunc(m.items, func(i *item) bool {
 		if i.now != ahead || !covers(filter, i.envelope.Topic) || m.covers(i.envelope.Topic) {
 			return false
 		}
-		m.burnt = append(m.burnt, i.envelope.Topic)
 		m.unsure = m.unsure || i.acked
-		return !i.acked
+		return !i.acked && !i.expired(now)
 	})
 }
 

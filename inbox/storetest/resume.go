@@ -22,7 +22,8 @@ func (tr *trial) halfway() (c *client, open []inbox.Position, rest []string) {
 	c.finish(read[4:6]...)
 	c.finish(read[8:]...)
 	c.mu.Lock()
-	c.state.Open[1].Released = true
+	c.state.Open[1].QoS, c.state.Open[1].Released = 2, true
+	c.state.Releasing = []uint16{9, 4}
 	c.state.LastID, c.state.Resting = 65000, []uint16{65535, 1, 300}
 	c.mu.Unlock()
 	return c, []inbox.Position{read[3].Position, read[6].Position, read[7].Position}, payloads[10:]

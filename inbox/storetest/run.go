@@ -113,6 +113,7 @@ var clauses = []struct {
 
 	{"next/wakes", nextWakes},
 	{"next/cancel loses nothing", nextCancel},
+	{"next/does not wait", nextDoesNotWait},
 	{"next/max", nextMax},
 	{"next/max bytes", nextMaxBytes},
 	{"next/live after backlog", nextLiveAfterBacklog},

@@ -297,17 +297,7 @@ func unsubscribeKeepsRead(tr *trial) {
 // A message that a filter would have given up, had another not matched it, and that
 // was sent by that one, is not given up when the other is.
 func unsubscribeOneByOne(tr *trial) {
-	for _, filters := range [][]string{{"a", "#"}, {"#", "a"}, {"a", "+", "#"}} {
-		c := tr.connect("c", lasting)
-		for _, f := range filters {
-			c.subscribe(f, 1)
-		}
-		tr.publish("a", "sent", "unread")
-		last := len(filters) - 1
-		c.unsubscribe(filters[:last]...)
-		sent := c.expect("sent")
-		c.save()
-		c.unsubscribe(filters[last])
+	givenUpOneByOne(tr, func(c *client, sent []inbox.Entry) {
 		for range 2 {
 			same(tr, "to be sent again", payloads(c.read(positions(sent)...)), []string{"sent"})
 			c.only()
@@ -315,6 +305,27 @@ func unsubscribeOneByOne(tr *trial) {
 			c = tr.connect("c", lasting)
 		}
 		c.close(inbox.ExpiryAtOnce)
+	})
+}
+
+// givenUpOneByOne has a session give up all filters that match a message, the last when
+// the message is sent by it, and perhaps is all there was, and calls then, which ends the
+// session.
+func givenUpOneByOne(tr *trial, then func(c *client, sent []inbox.Entry)) {
+	for _, filters := range [][]string{{"a", "#"}, {"#", "a"}, {"a", "+", "#"}} {
+		for _, all := range [][]string{{"sent", "unread"}, {"sent"}} {
+			c := tr.connect("c", lasting)
+			for _, f := range filters {
+				c.subscribe(f, 1)
+			}
+			tr.publish("a", all...)
+			last := len(filters) - 1
+			c.unsubscribe(filters[:last]...)
+			sent := c.expect("sent")
+			c.save()
+			c.unsubscribe(filters[last])
+			then(c, sent)
+		}
 	}
 }
 

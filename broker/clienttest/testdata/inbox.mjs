@@ -6,6 +6,8 @@ import { contentOf, Inbox, metadataOf, Outbox, receive, Seen } from '../../../ex
 import { fileStore } from '../../../examples/js/node-store.js'
 
 let client, inbox, outbox, seen
+let tell
+const told = new Promise((resolve) => (tell = resolve)) // the first notice
 const live = []
 const lost = []
 
@@ -14,26 +16,31 @@ const orders = {
     seen = await Seen.open(await fileStore(dir), { max: 500 })
   },
   // Connects, with what the app has in a directory.
-  async connect({ url, id, dir, mode }) {
+  async connect({ url, id, user, dir, mode }) {
     await orders.open({ dir })
     client = mqtt.connect(url, {
       clientId: id,
+      username: user,
       protocolVersion: 5,
       clean: false,
       reconnectPeriod: 50,
-      properties: { sessionExpiryInterval: 3600, userProperties: { 'inbox-mode': mode, 'inbox-metadata': 'on' } },
+      properties: {
+        sessionExpiryInterval: 3600,
+        userProperties: { 'inbox-mode': mode, 'inbox-metadata': 'on', 'inbox-watch': 'on' },
+      },
     })
     client.on('error', (error) => process.stderr.write(`${error}\n`))
     receive(client, async (packet) => {
       const { id, sender } = metadataOf(packet)
       live.push({ id, sender, topic: packet.topic, payload: packet.payload.toString(), first: await seen.first(id) })
     })
-    inbox = new Inbox(client)
+    inbox = new Inbox(client, { acknowledged: tell })
     outbox = await Outbox.open(client, await fileStore(dir), { lost: (item, error) => lost.push(`${item?.topic}: ${error}`) })
     return outbox.length
   },
   subscribe: async ({ filter }) => (await client.subscribeAsync(filter, { qos: 1 })).length,
   summary: () => inbox.summary(),
+  told: () => told,
   // Walks through so many pages, and leaves the last without going on.
   async pages({ request, stop }) {
     const all = []
@@ -52,6 +59,7 @@ const orders = {
     return all
   },
   ack: ({ request }) => inbox.ack(request),
+  mode: () => inbox.mode(),
   setMode: ({ mode }) => inbox.setMode(mode),
   delete: ({ id }) => inbox.delete(id),
   // Many questions at the same time.

@@ -18,7 +18,7 @@ func smallGroups(t *testing.T, targets ...Target) GroupOptions {
 		Ways:      []Way{References},
 		Sizes:     []int{64},
 		Runs:      1,
-		Patience:  time.Second,
+		Patience:  time.Minute,
 		Dir:       t.TempDir(),
 		Log:       slog.New(slog.DiscardHandler),
 		Members:   []int{4},

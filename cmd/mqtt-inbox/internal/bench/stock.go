@@ -11,6 +11,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/hooks/auth"
 	"github.com/mochi-mqtt/server/v2/hooks/storage/badger"
 	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // ServeStock runs the mochi broker as it comes, until ctx ends: the baseline
@@ -36,5 +37,17 @@ func ServeStock(ctx context.Context, address, dir string) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	<-ctx.Done()
+	closeClients(server)
 	return server.Close()
+}
+
+// closeClients closes the listeners of a mochi broker and its clients. The broker's own
+// way takes a read lock within the same read lock, which is a deadlock if a client
+// leaves in between.
+func closeClients(server *mqtt.Server) {
+	server.Listeners.CloseAll(func(string) {
+		for _, cl := range server.Clients.GetAll() {
+			cl.Stop(packets.ErrServerShuttingDown)
+		}
+	})
 }

@@ -32,7 +32,7 @@ func TestAckAgainstStock(t *testing.T) {
 		Count:     600,
 		Runs:      1,
 		Verify:    true,
-		Patience:  time.Second,
+		Patience:  time.Minute,
 		Dir:       t.TempDir(),
 		Log:       slog.New(slog.DiscardHandler),
 	}
@@ -90,7 +90,7 @@ func TestReplayAgainstStock(t *testing.T) {
 		Receivers: []int{2},
 		Messages:  800,
 		Size:      64,
-		Patience:  time.Second,
+		Patience:  time.Minute,
 		Dir:       t.TempDir(),
 		Log:       slog.New(slog.DiscardHandler),
 	})

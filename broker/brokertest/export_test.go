@@ -1,0 +1,4 @@
+package brokertest
+
+// Claim is claim.
+var Claim = claim
