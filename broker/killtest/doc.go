@@ -25,13 +25,24 @@
 // Three clients that come and go share a subscription to everything (shared.go):
 // each acknowledged message reached one of them, and at QoS 2 one alone.
 //
+// A receiver in pull mode asks (puller.go): each acknowledged message reached it, by a
+// page or by delivery, and nothing comes to it again of which it was answered that it is
+// acknowledged. In the end nothing is unread. Another one also acknowledges everything, or
+// all of a sender or in a topic, unseen (ledger_cleared.go): what was acknowledged to its
+// publisher before the request comes no more, and what was sent after the answer reaches it.
+//
+// What is kept in history is read after the last kill, page by page (archive.go): all that
+// was acknowledged is there once, in the order of storing, and nothing else.
+//
 // Before each kill, witnesses set up what a broker must keep beside messages, and
 // look after it whether it did: wills, retained messages, the time that messages
 // have left, sessions and subscriptions (wills.go, retained.go, expiring.go,
-// subscriptions.go).
+// subscriptions.go), the last messages that came with a subscription, what became unread
+// again, what a subscription that was given up takes with it, and a message that its sender
+// has deleted (past.go), and that a sender was erased (erased.go).
 //
 // The tests of the package are the short run of every `go test`, half of it with
-// references for each receiver and half with a stream for each filter; the flags
+// references for each receiver and half with a stream for each filter and history; the flags
 // -kills, -seed, -qos, -pause, -group-from and -broker make it longer, keep it to one
 // way of storing, or turn it to another broker:
 //

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // load is the load of every run.
 func load(qos byte) Config {
-	c := Config{Seed: *seed, Kills: *kills, QoS: qos, Publishers: 4, Window: 48, Pause: *rest}
+	c := Config{Asks: *command == "", Seed: *seed, Kills: *kills, QoS: qos, Publishers: 4, Window: 48, Pause: *rest}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
@@ -37,19 +37,35 @@ func load(qos byte) Config {
 
 // storing is how the broker is told to store what several receivers get.
 type storing struct {
-	name string
-	args []string
+	name    string
+	args    []string
+	history bool // everything is kept in history too
+	rewind  bool // and what was acknowledged, for a time
 }
 
-// storings returns the ways of storing that a test goes through.
-func storings() []storing {
+// options are those of the broker. Where there is history an operator may ask.
+func (s storing) options() brokertest.Options {
+	o := brokertest.Options{Args: s.args, Command: strings.Fields(*command)}
+	if s.history {
+		o.HTTP = true
+		o.Args = append([]string{"--allow-anonymous=false"}, s.args...)
+	}
+	return o
+}
+
+// storings returns the ways of storing that a test goes through, at one QoS.
+func storings(qos byte) []storing {
 	switch {
 	case *command != "":
 		return []storing{{name: "another broker"}}
 	case *from != 0:
-		return []storing{{fmt.Sprintf("group-from %d", *from), []string{fmt.Sprintf("--group-stream-from=%d", *from)}}}
+		return []storing{{fmt.Sprintf("group-from %d, history", *from), []string{fmt.Sprintf("--group-stream-from=%d", *from), "--history=#"}, true, false}}
 	}
-	return []storing{{name: "references"}, {"streams", []string{"--group-pull=#"}}}
+	references := storing{name: "references"}
+	if qos == 2 { // at QoS 1 what was acknowledged is swept
+		references = storing{name: "references and rewind", args: []string{"--rewind=1h"}, rewind: true}
+	}
+	return []storing{references, {"streams and history", []string{"--group-pull=#", "--history=#"}, true, false}}
 }
 
 func TestKillLosesNothing(t *testing.T) {
@@ -57,13 +73,15 @@ func TestKillLosesNothing(t *testing.T) {
 	if *qos != 0 {
 		levels = []int{*qos}
 	}
-	all := storings()
 	for _, qos := range levels {
+		all := storings(byte(qos)) //nolint:gosec // 1 or 2
 		for _, how := range all {
 			t.Run(fmt.Sprintf("qos %d/%s", qos, how.name), func(t *testing.T) {
-				b := brokertest.Start(t, brokertest.Options{Args: how.args, Command: strings.Fields(*command)})
+				b := brokertest.Start(t, how.options())
 				c := load(byte(qos)) //nolint:gosec // 1 or 2
 				c.Kills = (c.Kills + len(all) - 1) / len(all)
+				c.History, c.Rewind = how.history, how.rewind
+				c.HTTP = b.HTTP
 				c.Address, c.Crash, c.Recover = b.Address, b.Crash, b.Restart
 				Run(t, c).Check(t)
 			})

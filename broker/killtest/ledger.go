@@ -43,6 +43,10 @@ type account struct {
 	had   [][]delivery
 	next  []int // by publisher: one more than the highest number seen
 	links []link
+
+	readings map[string]*reading // of one that asks, by message id
+	clearing *clearing           // under way; nil if none is
+	unseen   [][]cleared         // by publisher
 }
 
 // delivery is what one receiver knows of one message.
@@ -138,6 +142,7 @@ func (l *Ledger) LinkBegan(receiver string, at time.Time, present bool) {
 		l.violation("%s: session is gone at link %d", receiver, len(a.links))
 	}
 	a.links = append(a.links, link{began: at})
+	l.mayBeCleared(a)
 }
 
 // LinkEnded notes the end of the receiver's latest connection.
@@ -188,6 +193,50 @@ func (l *Ledger) Shared(group string, m Message) {
 	if l.qos == 2 && d.times > 1 {
 		l.violation("%s: %s came %d times", group, m, d.times)
 	}
+}
+
+// Owed returns which messages of each publisher were acknowledged so far.
+func (l *Ledger) Owed() [][]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	owed := make([][]bool, len(l.sent))
+	for p, sent := range l.sent {
+		for _, s := range sent {
+			owed[p] = append(owed[p], s.acknowledged)
+		}
+	}
+	return owed
+}
+
+// Archived judges what history has, in its order: everything that is owed, for each
+// publisher in the order of sending, and each as often as it was sent at most, at QoS 2
+// once.
+func (l *Ledger) Archived(owed [][]bool, all []Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	times := map[Message]int{}
+	next := make([]int, len(l.sent))
+	for _, m := range all {
+		times[m]++
+		switch {
+		case m.Publisher >= len(l.sent) || m.Number >= len(l.sent[m.Publisher]):
+			l.violation("history: %s was never sent", m)
+			continue
+		case times[m] == 1 && m.Number < next[m.Publisher]:
+			l.violation("history: %s stands behind a later message, %d", m, next[m.Publisher]-1)
+		case times[m] > 1 && (l.qos == 2 || times[m] > l.sent[m.Publisher][m.Number].times):
+			l.violation("history: %s is there %d times, was sent %d times", m, times[m], l.sent[m.Publisher][m.Number].times)
+		}
+		next[m.Publisher] = max(next[m.Publisher], m.Number+1)
+	}
+	for p, messages := range owed {
+		for n, acknowledged := range messages {
+			if m := (Message{p, n}); acknowledged && times[m] == 0 {
+				l.violation("history: %s is not there", m)
+			}
+		}
+	}
+	l.report.Archived += len(all)
 }
 
 // Confirmed notes that the receiver acknowledges a message for good.

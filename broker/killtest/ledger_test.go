@@ -160,3 +160,39 @@ func TestLedgerOwesOnlyWhatWasSentAfterTheSubscription(t *testing.T) {
 		t.Errorf("%d missing, want none", n)
 	}
 }
+
+func TestLedgerJudgesHistory(t *testing.T) {
+	m := func(numbers ...int) (all []Message) {
+		for _, n := range numbers {
+			all = append(all, Message{0, n})
+		}
+		return all
+	}
+	tests := []struct {
+		name       string
+		qos        byte
+		has        []Message
+		violations int
+	}{
+		{"all in order", 1, m(0, 1, 2), 0},
+		{"one missing", 1, m(0, 2), 1},
+		{"out of order", 1, m(0, 2, 1), 1},
+		{"twice", 1, m(0, 1, 1, 2), 1},
+		{"twice, and was sent twice", 1, m(0, 1, 2, 3, 3), 0},
+		{"twice at QoS 2, and was sent twice", 2, m(0, 1, 2, 3, 3), 1},
+		{"never sent", 1, m(0, 1, 2, 4), 1},
+		{"of nobody", 1, append(m(0, 1, 2), Message{1, 0}), 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := &script{NewLedger(test.qos, 1), time.Unix(0, 0)}
+			s.send(3)
+			last, _ := s.Send(0) // not acknowledged
+			s.SendAgain(last)
+			s.Archived(s.Owed(), test.has)
+			if got := s.Report(); got.Violations != test.violations || got.Archived != len(test.has) {
+				t.Errorf("%d violations in %d messages, want %d: %v", got.Violations, got.Archived, test.violations, got.Named)
+			}
+		})
+	}
+}

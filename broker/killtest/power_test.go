@@ -30,16 +30,18 @@ const (
 // must have synced everything that it acknowledged.
 func TestPowerLossLosesNothing(t *testing.T) {
 	d := newDisk(t)
-	all := storings()
-	b := brokertest.Start(t, brokertest.Options{
-		Data: filepath.Join(d.dir, "data"), Args: all[len(all)-1].args, Command: strings.Fields(*command),
-	})
+	all := storings(2)
+	how := all[len(all)-1]
+	o := how.options()
+	o.Data = filepath.Join(d.dir, "data")
+	b := brokertest.Start(t, o)
 	c := load(2)
 	if *qos != 0 {
 		c.QoS = byte(*qos) //nolint:gosec // 1 or 2
 	}
 	c.Address = b.Address
 	c.Kills = min(c.Kills, 2)
+	c.History, c.Rewind, c.HTTP = how.history, how.rewind, b.HTTP
 	c.Crash = d.losePower
 	c.Recover = func() {
 		b.Kill()

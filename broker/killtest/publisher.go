@@ -26,10 +26,12 @@ func newPublisher(r *run, index int) *publisher {
 	draw := rand.New(rand.NewPCG(r.Seed, uint64(index)+1)) //nolint:gosec // to repeat it
 	return &publisher{
 		flights: flights{run: r, publisher: index, padding: strings.Repeat("x", 16+draw.IntN(500))},
-		options: mqtttest.Options{ClientID: fmt.Sprintf("publisher-%d", index), Version: 4 + byte(index/2%2), SessionExpiry: sessionExpiry, KeepAlive: keepAlive}, //nolint:gosec // 4 or 5
+		options: mqtttest.Options{ClientID: publisherID(index), Version: 4 + byte(index/2%2), SessionExpiry: sessionExpiry, KeepAlive: keepAlive}, //nolint:gosec // 4 or 5
 		insists: r.QoS == 2 || index%2 == 0,
 	}
 }
+
+func publisherID(index int) string { return fmt.Sprintf("publisher-%d", index) }
 
 // live is the publisher's goroutine: one link after the other until everything
 // is sent and acknowledged.
@@ -68,7 +70,7 @@ func (p *publisher) talk(c *conn) error {
 		if err := p.collect(c); err != nil {
 			return err
 		}
-		pause(p.run.publish, p.run.Pause)
+		pause(p.run.publish, p.run.breath())
 	}
 }
 

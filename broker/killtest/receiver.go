@@ -65,7 +65,7 @@ func (x *receiver) live() {
 		}
 	}
 	if before != nil {
-		_ = before.Close()
+		_ = before.Close() // the broker may have been first
 	}
 	if x.confirmed {
 		x.drain()

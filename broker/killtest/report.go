@@ -16,6 +16,9 @@ type Report struct {
 	Acknowledged int
 	GivenUp      int // refused, or never answered
 	Deliveries   int
+	Pulled       int // messages in answers to pull, again and again
+	Archived     int // messages in answers to history
+	Cleared      int // messages that were acknowledged with all others
 
 	// Repeats of QoS 1 that the protocol allows.
 	Resent         int // the publisher had sent the message again
@@ -29,8 +32,8 @@ type Report struct {
 
 // String is the report in one line.
 func (r Report) String() string {
-	return fmt.Sprintf("%d sent, %d acknowledged, %d given up, %d deliveries; repeats: %d resent, %d unacknowledged, %d in the tail; %d lost, %d violations",
-		r.Sent, r.Acknowledged, r.GivenUp, r.Deliveries, r.Resent, r.Unacknowledged, r.Tail, r.Lost, r.Violations)
+	return fmt.Sprintf("%d sent, %d acknowledged, %d given up, %d deliveries, %d pulled, %d from history, %d cleared; repeats: %d resent, %d unacknowledged, %d in the tail; %d lost, %d violations",
+		r.Sent, r.Acknowledged, r.GivenUp, r.Deliveries, r.Pulled, r.Archived, r.Cleared, r.Resent, r.Unacknowledged, r.Tail, r.Lost, r.Violations)
 }
 
 // Check fails the test if a promise was broken or nothing was tried.
@@ -75,7 +78,7 @@ func (l *Ledger) missing(a *account) []Message {
 			continue
 		}
 		for n := from; n < len(l.sent[p]); n++ {
-			if l.sent[p][n].acknowledged && (n >= len(a.had[p]) || a.had[p][n].times == 0) {
+			if l.sent[p][n].acknowledged && !a.cleared(Message{p, n}).maybe && (n >= len(a.had[p]) || a.had[p][n].times == 0) {
 				all = append(all, Message{p, n})
 			}
 		}

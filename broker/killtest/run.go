@@ -38,6 +38,13 @@ type Config struct {
 	Kills int
 	QoS   byte // 1 or 2
 
+	Asks    bool // the broker answers what is asked by $inbox/
+	History bool // and keeps everything in history,
+	Rewind  bool // and what was acknowledged
+
+	// HTTP is where the broker answers operators, host:port; empty for nowhere.
+	HTTP string
+
 	Publishers int           // beside the receiver that publishes too
 	Window     int           // messages in flight of each
 	Pause      time.Duration // of each publisher between two bursts
@@ -57,6 +64,7 @@ type run struct {
 	ledger    *Ledger
 	trigger   trigger
 	kill      atomic.Int64 // the number of the next one
+	loud      atomic.Bool  // it is about to come: until then publishers send less
 	clients   sync.WaitGroup
 	publish   context.Context // ends with the sending
 	habits    context.Context // ends when the receivers are to take what is left
@@ -82,6 +90,15 @@ func Run(t testing.TB, c Config) Report {
 	defer quiet()
 
 	r.witnesses = []witness{&wills{run: r}, &retained{run: r}, &expiring{run: r}, &subscriptions{run: r}, &shared{run: r}}
+	if c.Asks {
+		r.witnesses = append(r.witnesses, &asking{run: r}, &past{run: r})
+	}
+	if c.HTTP != "" {
+		r.witnesses = append(r.witnesses, &erased{run: r})
+	}
+	if c.History {
+		r.witnesses = append(r.witnesses, &archive{run: r})
+	}
 	r.startReceivers(t)
 	var publishers sync.WaitGroup
 	defer publishers.Wait()
@@ -125,6 +142,19 @@ func (r *run) startReceivers(t testing.TB) {
 	}
 }
 
+// quieter is how much longer publishers pause while witnesses are at work. On a machine
+// that has much else to do these take long, and what is sent meanwhile must be received by
+// everybody in the end.
+const quieter = 4
+
+// breath is how long a publisher pauses now.
+func (r *run) breath() time.Duration {
+	if r.loud.Load() {
+		return r.Pause
+	}
+	return r.Pause * quieter
+}
+
 // killOnce waits for the moment of this round, with one receiver more, ends the
 // broker and brings it back.
 func (r *run) killOnce(t testing.TB, round int) {
@@ -132,11 +162,12 @@ func (r *run) killOnce(t testing.TB, round int) {
 	for _, w := range r.witnesses {
 		w.before(t, round)
 	}
-	kind, n := choose(r.drawn, r.QoS)
+	kind, n := choose(r.drawn, r.QoS, r.Asks)
 	wait := eventDeadline
 	if kind == random {
 		wait = roundMin + time.Duration(r.drawn.Int64N(int64(roundMax-roundMin)))
 	}
+	r.loud.Store(true)
 	fired := r.trigger.arm(kind, n, func() {
 		r.kill.Add(1)
 		r.Crash()
@@ -150,6 +181,7 @@ func (r *run) killOnce(t testing.TB, round int) {
 		t.Logf("kill %d: after %s", round+1, wait)
 		r.trigger.now()
 	}
+	r.loud.Store(false)
 	r.Recover()
 	for _, w := range r.witnesses {
 		w.after(t, round)

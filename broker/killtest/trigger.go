@@ -18,15 +18,19 @@ const (
 	suback  event = "subscription confirmed"
 	replay  event = "message of a backlog received"
 	confirm event = "delivery acknowledged"
+	asked   event = "request answered"
 	random  event = "random time"
 )
 
 // reach is how often an event may pass before the broker is ended.
-var reach = map[event]int{flush: 60, puback: 3000, pubrec: 3000, connack: 8, suback: 1, replay: 400, confirm: 3000}
+var reach = map[event]int{flush: 60, puback: 3000, pubrec: 3000, connack: 8, suback: 1, replay: 400, confirm: 3000, asked: 60}
 
 // choose draws the moment of a round, each kind as often as the others.
-func choose(r *rand.Rand, qos byte) (event, int) {
+func choose(r *rand.Rand, qos byte, asks bool) (event, int) {
 	kinds := []event{random, flush, puback, connack, suback, replay, confirm}
+	if asks {
+		kinds = append(kinds, asked)
+	}
 	if qos == 2 {
 		kinds = append(kinds, pubrec)
 	}

@@ -1,6 +1,9 @@
 package killtest
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -37,5 +40,40 @@ func gather(c *mqtttest.Client, n int) []packets.Packet {
 		if pk.FixedHeader.Type == packets.Publish {
 			all = append(all, pk)
 		}
+	}
+}
+
+// get compares what waits for a client, up to a message that says that it is the end, with
+// what must.
+func (r *run) get(t testing.TB, id string, want []string) {
+	t.Helper()
+	c := mqtttest.Dial(t, r.Address, mqtttest.Options{
+		ClientID: id, Version: 5, SessionExpiry: sessionExpiry, UserProperties: []packets.UserProperty{{Key: "inbox-mode", Val: "push"}},
+	})
+	var got []string
+	for {
+		m := string(c.NextPublish().Payload)
+		if m == "end" {
+			break
+		}
+		got = append(got, m)
+	}
+	c.Disconnect()
+	if !slices.Equal(got, want) {
+		r.ledger.Violate("%s: got %s, want %s", id, strings.Join(got, " "), strings.Join(want, " "))
+	}
+}
+
+// askFor asks over the link of a client.
+func askFor(t testing.TB, c *mqtttest.Client, operation string, q question, answer any) {
+	t.Helper()
+	payload, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Publish("$inbox/"+operation, string(payload), 0)
+	pk := c.NextOn("$inbox/" + operation + "/answer")
+	if err := json.Unmarshal(pk.Payload, answer); err != nil {
+		t.Fatalf("%s: answer %q: %v", operation, pk.Payload, err)
 	}
 }
