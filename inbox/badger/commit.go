@@ -277,10 +277,11 @@ func (g *commitGroup) finish(err error) {
 		a.op.answer(a.receipt, a.err)
 	}
 	if err == nil {
-		// Whoever opens an inbox in the group that closes it may have told the sweeper already.
+		// Whoever opens an inbox in the group that closes it may have told the sweeper already;
+		// and whoever ends it has given its member number away.
 		for i := range g.saved {
 			st := &g.saved[i]
-			st.closed = st.closed && g.s.sessions.at(st.member).owner() == nil
+			st.closed = st.closed && g.s.sessions.owner(st.member, st.incarnation) == nil
 		}
 		g.s.sweeper.committed(g.saved, g.ended)
 		g.s.sweeper.acknowledged(g.settling)

@@ -39,8 +39,8 @@ type resting struct {
 	name        span
 	expiry      inbox.Expiry
 	building    uint32 // 1 + index of the session's block in the group being built, 0 if it has none; and pullBit
-	timer       uint32 // when the first of its timers fires, as sessions.tenths says; 0 if it has none
-	extra       uint32 // number of what else it has; 0 if it has nothing. Of a free one: the next free member
+	timer       uint32 // when the first of its timers fires, as sessions.tenths says; 0 if it has none. Of a free one: the next free member
+	extra       uint32 // number of what else it has; 0 if it has nothing
 }
 
 // pullBit says in resting.building, where there is room, that a session is in pull mode.
@@ -143,8 +143,18 @@ func (s *sessions) member(r inbox.Receiver) inbox.Member {
 
 func (s *sessions) nameOf(m inbox.Member) []byte { return s.names.get(s.resting(m).name) }
 
-// at returns the session with number m; without an incarnation if there is none.
+// at returns the session with number m; without an incarnation, or anything else, if there
+// is none. Of a session that may have ended, the number may be another's: see owner.
 func (s *sessions) at(m inbox.Member) sessionRef { return sessionRef{s.resting(m), s} }
+
+// owner returns who owns the session of an incarnation, which had number m: nil if its
+// receiver is away, or it has ended.
+func (s *sessions) owner(m inbox.Member, inc incarnation) *handle {
+	if sess := s.at(m); sess.incarnation == inc {
+		return sess.owner()
+	}
+	return nil
+}
 
 func (s *sessions) resting(m inbox.Member) *resting {
 	return &s.chunks[m/sessionChunk][m%sessionChunk]
@@ -231,7 +241,7 @@ func (s *sessions) remove(m inbox.Member) {
 		s.giveBackExtra(r.extra)
 	}
 	s.names.remove(r.name)
-	*r = resting{extra: uint32(s.free)}
+	*r = resting{timer: uint32(s.free)}
 	s.free = m
 	if s.names.wasteful() {
 		s.packNames()
@@ -240,7 +250,7 @@ func (s *sessions) remove(m inbox.Member) {
 
 func (s *sessions) take() inbox.Member {
 	if m := s.free; m != 0 {
-		s.free = inbox.Member(s.resting(m).extra)
+		s.free = inbox.Member(s.resting(m).timer)
 		return m
 	}
 	if s.used%sessionChunk == 0 {

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,6 +51,51 @@ func TestSweeperKnowsWhatIsOpenedAgain(t *testing.T) {
 		t.Errorf("known: %v, closed: %v", known, closed)
 	}
 	closeSound(t, s, o.Dir)
+}
+
+// An inbox that is closed and ends in one group leaves nothing to the sweeper but what is to
+// be purged, whoever has its member number by then, also nobody.
+func TestSweeperForgetsWhatIsClosedAndEnds(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		o := everythingOptions(t.TempDir())
+		s, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := enter(t, s, "a", nil, sub("a", 1))
+		for i := range 20 { // away, so that numbers are higher than there is anything of the connected
+			other := enter(t, s, inbox.Receiver(fmt.Sprint("other ", i)), nil)
+			end := inbox.Ending{Expiry: inbox.ExpiryNever}
+			if i == 19 {
+				end.Expiry = inbox.ExpiryAtOnce // the next number to use again
+			}
+			if err := other.Close(t.Context(), end); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := a.Inbox.(*handle)
+		err = s.do(t.Context(), "close and end", func(g *commitGroup) error {
+			if err := g.close(h, inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
+				return err
+			}
+			g.end(h.member)
+			if !taken {
+				return nil
+			}
+			b, err := g.open("b", inbox.OpenOptions{Expiry: inbox.ExpiryNever, State: a.state})
+			if err == nil && b.member != h.member {
+				t.Errorf("b has number %d, want that of a, %d", b.member, h.member)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if known, _ := s.sweeper.knows(h.incarnation); known {
+			t.Errorf("taken %v: the sweeper knows the session that has ended", taken)
+		}
+		closeSound(t, s, o.Dir)
+	}
 }
 
 // An owner that was fenced while its inbox was being opened has nothing to tell.
