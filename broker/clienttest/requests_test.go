@@ -30,7 +30,8 @@ func (m mosquitto) request(t *testing.T, b *brokertest.Broker, client, operation
 }
 
 // The session of the README: alice has her inbox wait, bob writes to her, and she
-// asks what there is, pulls it by pages, over a kill of the broker, and reads history.
+// asks what there is, pulls it by pages, over a kill of the broker, reads history, and goes
+// back to being sent what waits.
 func TestMosquittoAsksItsInbox(t *testing.T) {
 	brokertest.NeedTools(t, "mosquitto_pub", "mosquitto_sub", "mosquitto_rr")
 	for name, m := range map[string]mosquitto{
@@ -99,6 +100,18 @@ func TestMosquittoAsksItsInbox(t *testing.T) {
 			m.request(t, b, "new-phone", "history", `{"topic":"chat/alice","limit":3}`, &history)
 			if len(history.Messages) != 3 || history.Messages[0].Payload != "m1000" || !history.More {
 				t.Errorf("history %+v", history)
+			}
+
+			if ask("mode", `{"mode":"push"}`, &mode); mode.Mode != "push" {
+				t.Errorf("mode %+v", mode)
+			}
+			pub = append([]string{"-i", "bob", "-t", "chat/alice", "-m", "by itself"}, m[:2]...)
+			if _, err := m.run(t.Context(), visit{broker: b, qos: 1}, nil, 0, "mosquitto_pub", pub...); err != nil {
+				t.Fatal(err)
+			}
+			sub = append([]string{"-i", "alice", "-c", "-t", "chat/alice", "-C", "1"}, m...)
+			if out, err := m.run(t.Context(), visit{broker: b, qos: 1}, nil, 0, "mosquitto_sub", sub...); err != nil || out != "by itself\n" {
+				t.Errorf("in push mode again she got %q: %v", out, err)
 			}
 		})
 	}
