@@ -219,7 +219,7 @@ type Inbox interface {
 	// one. Messages that were stored by them, that no other subscription matches
 	// and that Next has not returned yet are given up. What it has returned is not,
 	// after a crash neither if the state says that it was sent: an engine may
-	// store the state for that. Durability as for Subscribe.
+	// store the state for that. Nor is what Give has moved here. Durability as for Subscribe.
 	Unsubscribe(ctx context.Context, filters ...string) (existed []bool, err error)
 
 	// Next returns the entries after the last one it returned (at first: after

@@ -33,6 +33,7 @@ const (
 const (
 	metaReferences = 1 << iota // it has references
 	metaBehind                 // it has messages that were stored before, see behindKey
+	metaGiven                  // a group has given all of them, see Unsubscribe
 )
 
 // maxBlock is the size at which a block is closed and another begun, so that
@@ -50,6 +51,7 @@ type block struct {
 	entries     int
 	references  bool // some of the entries are references
 	behind      idRange
+	given       bool      // all that is added comes from a group
 	until       int64     // when the last of its entries may go, Unix ms; never if one may not
 	index       *indexing // nil if the inbox is not indexed
 }

@@ -240,6 +240,9 @@ func (g *commitGroup) closeBlock(b *block) {
 		e.UserMeta |= metaBehind
 		g.putUntil(behindKey(b.incarnation, b.last), b.behind.append(nil), b.until)
 	}
+	if b.given {
+		e.UserMeta |= metaGiven
+	}
 	g.write(e)
 	g.written = append(g.written, b.buf)
 	g.blockIndexed(b)

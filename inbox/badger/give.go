@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
 
@@ -57,18 +59,22 @@ const stateRoom = 128 << 10
 // are in one inbox and not in the other.
 func (g *commitGroup) moveTogether(from, to *handle, entries []inbox.Entry, records [][]byte, size int) {
 	g.closeBlock(g.block(to.member))
+	g.block(to.member).given = true
 	g.makeRoom(size + stateRoom)
 	for i := range entries {
 		e := &entries[i]
 		if !g.s.isDeleted(g.txn, e.Envelope.ID.Sequence) {
 			p := g.nextSequence()
+			to.noteGift(p)
 			g.kept = g.kept[:0]
 			g.give(to.member, e.Envelope, p, e.Grant, false)
 			g.keep(p, e.Envelope, records[i], e.Envelope.Time)
 		}
 		from.given[e.Position] = struct{}{}
 	}
-	g.closeBlock(g.block(to.member))
+	b := g.block(to.member)
+	g.closeBlock(b)
+	b.given = false
 	g.saveState(from, false)
 }
 
@@ -97,4 +103,48 @@ func (h *handle) withoutGiven(st inbox.State) inbox.State {
 	})
 	h.given = still
 	return st
+}
+
+// What a group has given to an inbox came by no subscription of its receiver's own, and is
+// not given up with one: the group has it no more, and nobody else would get it.
+
+// noteGift notes that a group has given something since h was opened. Runs on the
+// committer.
+func (h *handle) noteGift(p inbox.Position) {
+	h.mu.Lock()
+	returned := h.returned
+	h.mu.Unlock()
+	n := 0
+	for n < len(h.gifts) && h.gifts[n] <= returned {
+		n++
+	}
+	h.gifts = append(h.gifts[n:], p)
+}
+
+// giftsBefore returns what groups have given before h was opened, of that which was not
+// sent. Cost: 1 µs for each block with messages that were stored before, if there is
+// anything that was not sent.
+func (h *handle) giftsBefore() (gifts inbox.Spans, err error) {
+	if !h.isResumed {
+		return nil, nil
+	}
+	unsent := h.notSent(h.before).Remove(inbox.Span{After: h.before, Through: endless})
+	if len(unsent) == 0 {
+		return nil, nil
+	}
+	return gifts, h.s.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: numberKey(prefixBehind, uint64(h.incarnation))})
+		defer it.Close()
+		for it.Seek(behindKey(h.incarnation, unsent[0].After+1)); it.Valid(); it.Next() {
+			item, err := txn.Get(blockKey(h.incarnation, inbox.Position(keyNumber(it.Item().Key()))))
+			if err != nil || item.UserMeta()&metaGiven == 0 {
+				continue // its time was over a moment earlier, or nobody has given it
+			}
+			entries := h.s.readEntries(item)
+			for e, ok := entries.next(); ok; e, ok = entries.next() {
+				gifts = gifts.Append(inbox.Span{After: e.position - 1, Through: e.position})
+			}
+		}
+		return nil
+	})
 }

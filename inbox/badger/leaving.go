@@ -41,12 +41,12 @@ func drops(all []leaving, p inbox.Position, topic string) bool {
 	return slices.ContainsFunc(all, func(l leaving) bool { return l.drops(p, topic) })
 }
 
-// giveUpUnread has h's session not be sent any more what it has had by a filter. The
-// subscription is gone from the index, and its record is written by the caller.
+// giveUpUnread has h's session not be sent any more what it has had by a filter, but for
+// some. The subscription is gone from the index, and its record is written by the caller.
 // What it was sent is stored with it, so that a crash does not make that
 // look unsent.
-func (g *commitGroup) giveUpUnread(h *handle, filter string, had had) {
-	of := h.notSent(g.s.sequence).Subtract(had[filter])
+func (g *commitGroup) giveUpUnread(h *handle, filter string, but inbox.Spans) {
+	of := h.notSent(g.s.sequence).Subtract(but)
 	if _, _, shared := inbox.Shared(filter); shared || !h.mayHaveUnread() || len(of) == 0 {
 		return
 	}

@@ -62,13 +62,13 @@ func withoutHandling(sub inbox.Subscription) inbox.Subscription {
 }
 
 // unsubscribe removes one subscription of h's session, and reports whether there
-// was one. What the receiver has had by it, though it was not sent, is not given up.
-func (g *commitGroup) unsubscribe(h *handle, filter string, had had) (existed bool) {
+// was one. Some of what was not sent is not given up.
+func (g *commitGroup) unsubscribe(h *handle, filter string, but inbox.Spans) (existed bool) {
 	m := h.member
 	existed = g.leave(m, filter)
 	existed = g.s.index.Unsubscribe(m, filter) || existed
 	if existed {
-		g.giveUpUnread(h, filter, had)
+		g.giveUpUnread(h, filter, but)
 		g.putSubscription(m, filter)
 	}
 	g.leaveGroup(filter)

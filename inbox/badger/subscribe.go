@@ -104,12 +104,16 @@ func wantsRetained(sub inbox.Subscription, existed bool) bool {
 	return sub.RetainHandling == 0 || sub.RetainHandling == 1 && !existed // [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
 }
 
-// Unsubscribe implements [inbox.Inbox].
+// Unsubscribe implements [inbox.Inbox]. What was had though it was not sent is not given up,
+// nor is what groups have given.
 func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, error) {
 	h.takeSubscribed() // which change
+	gifts, err := h.giftsBefore()
+	if err != nil {
+		return nil, fmt.Errorf("unsubscribe: %w", err)
+	}
 	var had had
 	if h.s.rewind > 0 && h.hasAcked() {
-		var err error
 		if had, err = h.hadBy(ctx, filters); err != nil {
 			return nil, fmt.Errorf("unsubscribe: %w", err)
 		}
@@ -119,8 +123,11 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, er
 			return nil, inbox.ErrFenced
 		}
 		g.keepHad(h, had)
+		for _, p := range h.gifts {
+			gifts = gifts.Append(inbox.Span{After: p - 1, Through: p})
+		}
 		for _, filter := range filters {
-			existed = append(existed, g.unsubscribe(h, filter, had))
+			existed = append(existed, g.unsubscribe(h, filter, gifts.Union(had[filter])))
 		}
 		return existed, nil
 	})

@@ -20,12 +20,13 @@ type session struct {
 	entries  []inbox.Entry               // unread, ascending by position
 	waits    map[inbox.Position]struct{} // of entries up to state.Sent that Next has not returned, in pull mode
 	read     []inbox.Entry               // kept for a receiver that starts again
+	given    map[inbox.Position]struct{} // entries that came from a group
 	filters  []inbox.Subscription
 	received map[uint16]bool // packet ids of messages that the receiver published
 }
 
 func newSession(r inbox.Receiver) *session {
-	return &session{receiver: r, mode: inbox.ModePush, waits: map[inbox.Position]struct{}{}, received: map[uint16]bool{}}
+	return &session{receiver: r, mode: inbox.ModePush, waits: map[inbox.Position]struct{}{}, given: map[inbox.Position]struct{}{}, received: map[uint16]bool{}}
 }
 
 // takeLocked gives an entry to the session, to keep or live, and reports
@@ -58,7 +59,7 @@ func (s *session) subscribeLocked(sub inbox.Subscription) bool {
 }
 
 // unsubscribeLocked removes one subscription, with what came by it alone and has
-// not been read, and reports whether there was one.
+// not been read, and reports whether there was one. What groups have given came by none.
 func (s *session) unsubscribeLocked(filter string, read inbox.Position) bool {
 	i := s.findLocked(filter)
 	if i < 0 {
@@ -67,7 +68,8 @@ func (s *session) unsubscribeLocked(filter string, read inbox.Position) bool {
 	s.filters = slices.Delete(s.filters, i, i+1)
 	s.removeLocked(func(e inbox.Entry) bool {
 		_, waits := s.waits[e.Position]
-		return (e.Position > read || waits) && matches(filter, e.Envelope.Topic) &&
+		_, given := s.given[e.Position]
+		return (e.Position > read || waits) && !given && matches(filter, e.Envelope.Topic) &&
 			!slices.ContainsFunc(s.filters, func(other inbox.Subscription) bool { return matches(other.Filter, e.Envelope.Topic) })
 	})
 	return true

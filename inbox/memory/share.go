@@ -64,12 +64,14 @@ func (o *owner) giveLocked(to inbox.Inbox, entries []inbox.Entry) error {
 	if err := member.usableLocked(); err != nil {
 		return err
 	}
+	member.session.forgetGivenLocked()
 	for _, e := range entries {
 		o.given[e.Position] = struct{}{}
 		if !slices.ContainsFunc(o.session.entries, func(kept inbox.Entry) bool { return kept.Position == e.Position }) {
 			continue // it was deleted
 		}
 		e.Position = o.store.nextLocked()
+		member.session.given[e.Position] = struct{}{}
 		member.session.takeLocked(e, o.store)
 	}
 	o.session.entries = slices.DeleteFunc(o.session.entries, func(e inbox.Entry) bool {
@@ -78,6 +80,19 @@ func (o *owner) giveLocked(to inbox.Inbox, entries []inbox.Entry) error {
 	})
 	o.session.state = o.withoutGivenLocked(o.session.state)
 	return nil
+}
+
+// forgetGivenLocked forgets which entries came from groups of those that are gone.
+func (s *session) forgetGivenLocked() {
+	kept := map[inbox.Position]struct{}{}
+	for _, entries := range [][]inbox.Entry{s.entries, s.read} {
+		for _, e := range entries {
+			if _, given := s.given[e.Position]; given {
+				kept[e.Position] = struct{}{}
+			}
+		}
+	}
+	s.given = kept
 }
 
 // withoutGivenLocked takes out of a state what was given away since its owner

@@ -312,6 +312,7 @@ func (s *Store) Reopen() *Store {
 		kept.entries = slices.Clone(held.entries)
 		kept.waits = maps.Clone(held.waits)
 		kept.read = slices.Clone(held.read)
+		kept.given = maps.Clone(held.given)
 		kept.filters = slices.Clone(held.filters)
 		kept.received = maps.Clone(held.received)
 		if kept.owner != nil {

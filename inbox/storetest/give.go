@@ -137,6 +137,30 @@ func giveDeleted(tr *trial) {
 	same(tr, "open", tr.group(filter).State().Open, nil)
 }
 
+// What a group has given came by no subscription of the member's own: it is not given up with
+// one, whether it was given on this connection or an earlier one.
+func giveUnsubscribed(tr *trial) {
+	const filter = "$share/g/a/#"
+	for _, expiry := range []inbox.Expiry{lasting, inbox.ExpiryAtOnce} {
+		c := tr.connectFresh("c", expiry)
+		c.subscribe(filter, 2)
+		tr.append(retain("a/x", 1, "retained"))
+		g := tr.group(filter)
+		g.give(c, g.take(1)...)
+		if expiry == lasting {
+			tr.restart()
+			c, g = tr.connect("c", lasting), tr.group(filter)
+		}
+		c.subscribe("a/+", 2)
+		tr.publish("a/y", "two")
+		g.give(c, g.take(1)...)
+		c.unsubscribe("a/+")
+		c.only("retained", "two")
+		tr.append(retain("a/x", 1, ""))
+		c.close(inbox.ExpiryAtOnce)
+	}
+}
+
 // Many and large ones, to several members, while others are published.
 func giveMuch(tr *trial) {
 	const filter = "$share/g/a"

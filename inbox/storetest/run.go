@@ -109,6 +109,7 @@ var clauses = []struct {
 	{"give/moves", giveMoves},
 	{"give/after a restart", giveRestarted},
 	{"give/refused", giveRefused},
+	{"give/unsubscribed", giveUnsubscribed},
 	{"give/much", giveMuch},
 
 	{"next/wakes", nextWakes},
