@@ -55,9 +55,20 @@ func (g *commitGroup) look(m inbox.Member) outlook {
 	g.saveIfDue(o.owner)
 	if o.inMemory {
 		o.state = o.owner.saved
-		o.memory = o.owner.notTaken()
+		o.memory = append(o.owner.notTaken(), g.handingOver(o.owner)...)
 	}
 	return o
+}
+
+// handingOver returns what the group at hand is to hand over to an inbox in memory. It is
+// behind everything that the inbox has.
+func (g *commitGroup) handingOver(h *handle) (entries []inbox.Entry) {
+	for i := range g.handover {
+		if it := &g.handover[i]; it.to == h && it.inMemory {
+			entries = append(entries, it.entry)
+		}
+	}
+	return entries
 }
 
 // notTaken returns what Next has still to return of what is in memory.
