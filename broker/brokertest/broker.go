@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
 )
 
 // The longest waits for a broker to serve and to stop.
@@ -190,6 +192,25 @@ func (b *Broker) Stop() int {
 	}
 	b.awaitExit()
 	return b.process.ProcessState.ExitCode()
+}
+
+// Verify stops the broker, and sees to it that nothing is missing in what it has stored and
+// nothing left behind, if it runs with the default retention.
+func (b *Broker) Verify() {
+	b.t.Helper()
+	if code := b.Stop(); code != 0 {
+		b.t.Errorf("stopping: exit code %d", code)
+	}
+	faults := 0
+	sum, err := badger.Verify(b.t.Context(), badger.Options{Dir: b.Data, Log: slog.New(slog.DiscardHandler)}, func(f badger.Fault) {
+		if faults++; faults <= 10 {
+			b.t.Error(f)
+		}
+	})
+	b.t.Logf("stored: %+v", sum)
+	if err != nil {
+		b.t.Errorf("verify what is stored: %v", err)
+	}
 }
 
 // Exited returns a channel that is closed when the process has ended.

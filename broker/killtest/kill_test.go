@@ -84,6 +84,9 @@ func TestKillLosesNothing(t *testing.T) {
 				c.HTTP = b.HTTP
 				c.Address, c.Crash, c.Recover = b.Address, b.Crash, b.Restart
 				Run(t, c).Check(t)
+				if *command == "" {
+					b.Verify()
+				}
 			})
 		}
 	}
