@@ -22,16 +22,17 @@ const (
 )
 
 // noise sends mutated and random packets on links of all versions. What a link's
-// packets are follows from the seed; what the broker makes of them depends on the
-// other links too.
+// packets are follows from the seed, but for the ids and cursors in them that were heard;
+// what the broker makes of them depends on the other links too.
 func noise(t *testing.T, p *patient) {
 	r := source(t)
+	heard := &hearsay{}
 	seeds := make(chan uint64)
 	var group sync.WaitGroup
 	for range noisy {
 		group.Go(func() {
 			for s := range seeds {
-				if err := makeNoise(p.Address, rand.New(rand.NewPCG(s, 1))); err != nil { //nolint:gosec // to repeat it
+				if err := makeNoise(p.Address, rand.New(rand.NewPCG(s, 1)), heard); err != nil { //nolint:gosec // to repeat it
 					t.Errorf("link of seed %d: %v", s, err)
 				}
 			}
@@ -52,7 +53,7 @@ func noisyID(i int) string { return fmt.Sprintf("noisy-%d", i) }
 
 // makeNoise sends packets on one link until it breaks or enough have been sent.
 // Only a broker that does not accept links is an error.
-func makeNoise(address string, r *rand.Rand) error {
+func makeNoise(address string, r *rand.Rand, heard *hearsay) error {
 	link, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
 		return fmt.Errorf("dial: %w", err)
@@ -63,13 +64,13 @@ func makeNoise(address string, r *rand.Rand) error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, link)
+		_, _ = io.Copy(heard, link)
 		close(ended)
 	}()
 
 	version := byte(3 + r.IntN(3))
 	// Many faults break a link at its first packet, few let it come far.
-	g := generator{Rand: r, faults: []int{1000, 100, 20, 3}[r.IntN(4)]}
+	g := generator{Rand: r, heard: heard, faults: []int{1000, 100, 20, 3}[r.IntN(4)]}
 	if !g.fault() {
 		if _, err := link.Write(encode(g.connect(version), version)); err != nil {
 			return nil // the broker has had enough, which is its right
@@ -105,6 +106,7 @@ func encode(pk packets.Packet, version byte) []byte {
 // generator makes random packets.
 type generator struct {
 	*rand.Rand
+	heard  *hearsay
 	faults int // one in so many choices breaks a rule of the protocol
 }
 
@@ -169,6 +171,7 @@ func (g generator) connect(version byte) packets.Packet {
 	}
 	pk.Properties.ReceiveMaximum = uint16(g.byte(4))
 	pk.Properties.SessionExpiryInterval, pk.Properties.SessionExpiryIntervalFlag = uint32(g.byte(100)), true
+	pk.Properties.User = g.wishes()
 	return pk
 }
 
@@ -198,6 +201,9 @@ func (g generator) packet(version byte) packets.Packet {
 		if g.one(2) {
 			pk.Properties = g.properties()
 		}
+		if g.one(3) {
+			pk.TopicName, pk.Payload = g.request()
+		}
 	case packets.Subscribe, packets.Unsubscribe:
 		for range 1 + g.IntN(3) {
 			pk.Filters = append(pk.Filters, packets.Subscription{
@@ -206,6 +212,9 @@ func (g generator) packet(version byte) packets.Packet {
 		}
 		if g.one(3) {
 			pk.Properties.SubscriptionIdentifier = []int{1 + g.IntN(300)}
+		}
+		if g.one(3) {
+			pk.Properties.User = []packets.UserProperty{{Key: "inbox-last", Val: g.choose("0", "1", "5", "1000", "1001", "-1")}}
 		}
 	default:
 		if g.fault() {
@@ -230,6 +239,9 @@ func (g generator) properties() packets.Properties {
 		ResponseTopic:         g.topic(),
 		CorrelationData:       g.bytes(10),
 		User:                  []packets.UserProperty{{Key: "k", Val: "v"}, {Key: "k", Val: string(g.bytes(1 + 5/g.faults))}},
+	}
+	if g.one(3) {
+		p.User = append(p.User, packets.UserProperty{Key: "msg-id", Val: g.choose("1", "2", "3", "", "four")})
 	}
 	if g.fault() {
 		p.TopicAlias, p.TopicAliasFlag = uint16(g.byte(4)), true

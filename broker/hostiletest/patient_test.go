@@ -35,7 +35,10 @@ func admit(t *testing.T) *patient {
 	t.Helper()
 	p := &patient{t: t, Broker: brokertest.Start(t, brokertest.Options{
 		WebSocket: true,
-		Args:      []string{"--connect-timeout", connectTimeout.String()},
+		Args: []string{
+			"--connect-timeout", connectTimeout.String(),
+			"--history", "noise/#", "--rewind", "1h", "--group-stream-from", "3", "--keep-qos0",
+		},
 	})}
 	receiver := mqtttest.Dial(t, p.Address, mqtttest.Options{ClientID: "absent"})
 	receiver.Subscribe("checkup", 1)
@@ -66,7 +69,7 @@ func (p *patient) checkup(t *testing.T) {
 }
 
 // release sees to it that the broker has given its memory back, which it does
-// when it has been quiet for a while.
+// when it has been quiet for a while, and that what it has stored is sound.
 func (p *patient) release(t *testing.T) {
 	t.Helper()
 	latest := 0
@@ -75,6 +78,7 @@ func (p *patient) release(t *testing.T) {
 		return latest <= p.memory+spareMemory
 	}, fmt.Sprintf("%d MiB, as at first", p.memory>>20))
 	t.Logf("in the end: %d MiB", latest>>20)
+	p.Verify()
 }
 
 // probe sends a message to an absent receiver, who then comes and gets it.
