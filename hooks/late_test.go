@@ -2,6 +2,7 @@ package hooks_test
 
 import (
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type lateReads struct {
 
 	mu    sync.Mutex // guards what follows
 	times int        // for each connection
+	blind bool       // the read that waits when a connection ends is not told what has come
 	last  *lateConn  // the one that was accepted last
 }
 
@@ -31,6 +33,7 @@ type lateConn struct {
 	held  bool
 	due   time.Time // the deadline of the next read
 	times int       // that reads are still late
+	blind bool      // the read that is held ends at its deadline, whatever has come
 }
 
 func (l *lateReads) listen(inner net.Listener) net.Listener {
@@ -48,7 +51,7 @@ func (l *lateReads) Accept() (net.Conn, error) {
 	c.ends = sync.OnceFunc(func() { close(c.ending) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.times = l.times
+	c.times, c.blind = l.times, l.blind
 	l.last = c
 	return c, nil
 }
@@ -84,9 +87,24 @@ func (c *lateConn) Read(p []byte) (int, error) {
 	if held {
 		c.waits()
 		<-c.ending
+		if c.seesNothing() {
+			return 0, os.ErrDeadlineExceeded
+		}
 		c.comeLate()
 	}
 	return c.Conn.Read(p)
+}
+
+// seesNothing reports whether this read is not told what has come. It waits until the deadline.
+func (c *lateConn) seesNothing() bool {
+	c.mu.Lock()
+	wait, blind := time.Until(c.due), c.blind
+	c.blind = false
+	c.mu.Unlock()
+	if blind {
+		<-time.After(wait)
+	}
+	return blind
 }
 
 // comeLate waits until the deadline has long been over.

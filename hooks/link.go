@@ -20,7 +20,7 @@ const linger = time.Second
 // lastWords is how long the reader of a connection that ends waits for more.
 // What the client has sent may be in this machine already, and a message whose
 // acknowledgement is not read will be sent again. A connection that takes over
-// waits as long.
+// waits as long, or twice.
 const lastWords = 5 * time.Millisecond
 
 // readBuffer is how much is read from the network at once.

@@ -191,13 +191,13 @@ func (l *link) armLastLocked() error {
 	return l.conn.SetReadDeadline(due)
 }
 
-// looksAgain gives the moment anew if it was hardly used by a read that began then, or took
-// twice as long as it may: the machine was busy, and what is read after its deadline finds
-// nothing, though there is something.
+// looksAgain gives the moment anew if a read that began then did not use it: it had begun before,
+// it hardly had any of it, or took twice as long as it may. A read looks once when it begins, and
+// then waits to be told that something has come; on a busy machine it is told of its deadline first.
 func (l *link) looksAgain(began time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	late := began.Sub(l.looked) > lastWords/2 || time.Since(l.looked) > 2*lastWords
+	late := began.Before(l.looked) || began.Sub(l.looked) > lastWords/2 || time.Since(l.looked) > 2*lastWords
 	return l.closed && late && l.armLastLocked() == nil
 }
 
