@@ -27,6 +27,7 @@ type broker struct {
 	server  *mqtt.Server
 	store   inbox.Store
 	options setting
+	memory  *memoryNet // how it is reached, with setting.Memory
 	closed  bool
 }
 
@@ -38,6 +39,7 @@ type setting struct {
 	Wrap  func(inbox.Store) inbox.Store
 
 	Listen func(net.Listener) net.Listener
+	Memory bool // reached in memory, for a bubble of synctest
 	Keep   keeping
 }
 
@@ -101,21 +103,33 @@ func (b *broker) serve() {
 		b.t.Fatal(err)
 	}
 
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.addr = tcp.Addr().String()
-	if b.options.Listen != nil {
-		tcp = b.options.Listen(tcp)
-	}
-	if err := b.server.AddListener(hook.Listener(listeners.NewNet("tcp", tcp))); err != nil {
+	if err := b.server.AddListener(hook.Listener(listeners.NewNet("tcp", b.listen()))); err != nil {
 		b.t.Fatal(err)
 	}
 	if err := b.server.Serve(); err != nil {
 		b.t.Fatal(err)
 	}
 	b.closed = false
+}
+
+func (b *broker) listen() net.Listener {
+	b.t.Helper()
+	var l net.Listener
+	if b.options.Memory {
+		b.memory = newMemoryNet()
+		l = b.memory
+	} else {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.addr = tcp.Addr().String()
+		l = tcp
+	}
+	if b.options.Listen != nil {
+		l = b.options.Listen(l)
+	}
+	return l
 }
 
 func (b *broker) close() {
@@ -136,6 +150,9 @@ func (b *broker) close() {
 // dial connects a client.
 func (b *broker) dial(o mqtttest.Options) *mqtttest.Client {
 	b.t.Helper()
+	if b.options.Memory {
+		return mqtttest.Connect(b.t, b.link(), o)
+	}
 	return mqtttest.Dial(b.t, b.addr, o)
 }
 

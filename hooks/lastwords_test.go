@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
@@ -52,7 +53,7 @@ func (c *brittle) Read(p []byte) (int, error) {
 }
 
 // SetReadDeadline has what comes when the connection is being ended come in the time that
-// is left for reading, and not in it if there is none.
+// is left for reading, and not in it if there is none. It is called where nothing may wait.
 func (c *brittle) SetReadDeadline(at time.Time) error {
 	c.mu.Lock()
 	ending := c.ending
@@ -61,38 +62,43 @@ func (c *brittle) SetReadDeadline(at time.Time) error {
 	if ending == nil {
 		return c.Conn.SetReadDeadline(at)
 	}
-	if at.After(time.Now()) {
-		ending()
-		return c.Conn.SetReadDeadline(at)
-	}
+	inTime := at.After(time.Now())
 	err := c.Conn.SetReadDeadline(at)
-	<-c.broken
-	ending()
+	if !inTime {
+		<-c.broken
+	}
+	go ending()
 	return err
 }
 
 // What a client has acknowledged while its connection is being taken over is read, and does
 // not come again, on whatever connection (field case 027).
 func TestLastAcknowledgementsAreRead(t *testing.T) {
-	accepted := make(chan *brittle, 10)
-	b := start(t, setting{Listen: func(l net.Listener) net.Listener { return brittleListener{l, accepted} }})
-	o := v3("receiver")
-	o.ManualAck = true
-	receiver := b.dial(o)
-	conn := <-accepted
-	receiver.Subscribe("a", 1)
-	b.publish("a", 1, 3)
-	came := receiver.Collect(3)
-	conn.mu.Lock()
-	conn.ending = func() {
-		for _, pk := range came {
-			receiver.Ack(pk)
+	synctest.Test(t, func(t *testing.T) {
+		accepted := make(chan *brittle, 10)
+		b := start(t, setting{Memory: true, Listen: func(l net.Listener) net.Listener { return brittleListener{l, accepted} }})
+		o := v3("receiver")
+		o.ManualAck = true
+		receiver := b.dial(o)
+		conn := <-accepted
+		receiver.Subscribe("a", 1)
+		publisher := b.dial(clean("publisher"))
+		<-accepted
+		for _, payload := range numbers(1, 3) {
+			publisher.PublishAndWait("a", payload, 1)
 		}
-	}
-	conn.mu.Unlock()
-	again := b.dial(o)
-	b.publish("a", 1, 1)
-	if pk := again.NextPublish(); pk.FixedHeader.Dup || !again.SessionPresent {
-		t.Errorf("%s comes again", mqtttest.Describe(pk))
-	}
+		came := receiver.Collect(3)
+		conn.mu.Lock()
+		conn.ending = func() {
+			for _, pk := range came {
+				receiver.Ack(pk)
+			}
+		}
+		conn.mu.Unlock()
+		again := b.dial(o)
+		publisher.PublishAndWait("a", "4", 1)
+		if pk := again.NextPublish(); pk.FixedHeader.Dup || !again.SessionPresent {
+			t.Errorf("%s comes again", mqtttest.Describe(pk))
+		}
+	})
 }

@@ -2,11 +2,13 @@ package hooks_test
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -20,69 +22,87 @@ import (
 // Field case 117: what is sent to a client that is silent does not keep it
 // alive.
 func TestKeepAliveCountsPacketsOfClient(t *testing.T) {
-	t.Parallel()
-	b := start(t, setting{})
-	o := manual(v3("silent"))
-	o.KeepAlive = 1
-	o.Will = &mqtttest.Will{Topic: "will", Payload: "gone", QoS: 1}
-	watcher := b.dial(v3("watcher"))
-	watcher.Subscribe("will", 1)
-	publisher := b.dial(clean("publisher"))
-	silent := b.dial(o)
-	before := time.Now()
-	silent.Subscribe("a", 1) // the last that it says
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				publisher.Publish("a", "0", 0)
-				publisher.Publish("a", "1", 1)
-			case <-stop:
-				return
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, setting{Memory: true})
+		o := manual(v3("silent"))
+		o.KeepAlive = 1
+		o.Will = &mqtttest.Will{Topic: "will", Payload: "gone", QoS: 1}
+		watcher := b.dial(v3("watcher"))
+		watcher.Subscribe("will", 1)
+		publisher := b.dial(clean("publisher"))
+		silent := b.dial(o)
+		before := time.Now()
+		silent.Subscribe("a", 1) // the last that it says
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					publisher.Publish("a", "0", 0)
+					publisher.Publish("a", "1", 1)
+				case <-stop:
+					return
+				}
 			}
+		})
+		silent.WaitClosed()
+		took := time.Since(before)
+		close(stop)
+		wg.Wait()
+		if took < 1500*time.Millisecond || took > 1750*time.Millisecond {
+			t.Errorf("closed after %s, want one and a half times the keep alive of 1 s, or little more", took)
 		}
+		wantPayloads(t, watcher.Payloads(1), []string{"gone"})
+		b.dial(v3("silent")).NextPublish()
 	})
-	silent.WaitClosed()
-	took := time.Since(before)
-	close(stop)
-	wg.Wait()
-	if took < 1400*time.Millisecond || took > 2500*time.Millisecond {
-		t.Errorf("closed after %s, want after one and a half times the keep alive of 1 s", took)
-	}
-	wantPayloads(t, watcher.Payloads(1), []string{"gone"})
-	b.dial(v3("silent")).NextPublish()
 }
 
 // Acknowledgements count for keep alive as every packet does.
 func TestAcksKeepAlive(t *testing.T) {
-	t.Parallel()
-	b := start(t, setting{})
-	o := v3("receiver") // acknowledges, and sends nothing else
-	o.KeepAlive = 4
-	receiver := b.dial(o)
-	receiver.Subscribe("a", 1)
-	publisher := b.dial(clean("publisher"))
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for range 14 { // longer than one and a half times the keep alive
-		<-tick.C
-		publisher.PublishAndWait("a", "x", 1)
-		receiver.NextPublish()
-	}
-	receiver.WaitClosed() // and it ends once they stop
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, setting{Memory: true})
+		o := v3("receiver") // acknowledges, and sends nothing else
+		o.KeepAlive = 4
+		receiver := b.dial(o)
+		receiver.Subscribe("a", 1)
+		publisher := b.dial(clean("publisher"))
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for range 14 { // longer than one and a half times the keep alive
+			<-tick.C
+			publisher.PublishAndWait("a", "x", 1)
+			receiver.NextPublish()
+		}
+		receiver.WaitClosed() // and it ends once they stop
+	})
 }
 
+// Who has not said all of CONNECT in time is cut off; who has may be silent.
 func TestConnectTimeout(t *testing.T) {
-	b := start(t, setting{Options: hooks.Options{ConnectTimeout: 50 * time.Millisecond}})
-	mqtttest.DialRaw(t, b.addr, v3("")).WaitClosed()
-	half := mqtttest.DialRaw(t, b.addr, v3(""))
-	half.SendRaw(connectFrame("x")[:5])
-	half.WaitClosed()
-	b.dial(v3("x")).Ping()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		b := start(t, setting{Memory: true, Options: hooks.Options{ConnectTimeout: timeout}})
+		for _, beginning := range []string{"", "\x10", string(connectFrame("x")[:5])} {
+			link, before := b.link(), time.Now()
+			if _, err := io.WriteString(link, beginning); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, link); n > 0 || err != nil {
+				t.Errorf("after %x: got %d bytes, %v", beginning, n, err)
+			}
+			if took := time.Since(before); took < timeout || took > timeout+250*time.Millisecond {
+				t.Errorf("after %x: cut off in %s, want %s, or little more", beginning, took, timeout)
+			}
+		}
+		late := b.link()
+		time.Sleep(timeout - time.Millisecond)
+		c := mqtttest.Connect(t, late, v3("x"))
+		time.Sleep(timeout * 2)
+		c.Ping()
+	})
 }
 
 // A receiver that takes nothing is cut when the time for a write is over, however long that
@@ -143,12 +163,13 @@ func TestPumpPanicEndsOneConnection(t *testing.T) {
 
 // A client is told that it was silent for too long.
 func TestKeepAliveTimeoutIsTold(t *testing.T) {
-	t.Parallel()
-	o := v5("c")
-	o.KeepAlive = 1
-	if code := start(t, setting{}).dial(o).WaitDisconnect(); code != 0x8D {
-		t.Errorf("DISCONNECT %#x, want 0x8d", code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := v5("c")
+		o.KeepAlive = 1
+		if code := start(t, setting{Memory: true}).dial(o).WaitDisconnect(); code != 0x8D {
+			t.Errorf("DISCONNECT %#x, want 0x8d", code)
+		}
+	})
 }
 
 // Answers stay as small as the client wants them, and what the client wants to

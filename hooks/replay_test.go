@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -307,28 +308,28 @@ func TestReceiverRefuses(t *testing.T) {
 // Field case 046 and 048: an expired message is not sent, and another carries
 // what is left.
 func TestExpiry(t *testing.T) {
-	t.Parallel()
-	b := start(t, setting{})
-	b.subscribed(v5("receiver"), "a", 1)
-	b.subscribed(v5("other"), "a", 1)
-	publisher := b.dial(v5("publisher"))
-	publisher.PublishAndWait("a", "short", 1, mqtttest.WithExpiry(1))
-	publisher.PublishAndWait("a", "long", 1, mqtttest.WithExpiry(600))
-	expired := time.Now().Add(1100 * time.Millisecond)
-	mqtttest.Eventually(t, func() bool { return time.Now().After(expired) }, "the short message has expired")
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, setting{Memory: true})
+		b.subscribed(v5("receiver"), "a", 1)
+		b.subscribed(v5("other"), "a", 1)
+		publisher := b.dial(v5("publisher"))
+		publisher.PublishAndWait("a", "short", 1, mqtttest.WithExpiry(1))
+		publisher.PublishAndWait("a", "long", 1, mqtttest.WithExpiry(600))
+		time.Sleep(time.Second) // the short message expires
 
-	pk := b.dial(v5("receiver")).NextPublish()
-	if left := pk.Properties.MessageExpiryInterval; string(pk.Payload) != "long" || left > 599 || left < 590 {
-		t.Errorf("got %s with %d s left", mqtttest.Describe(pk), left)
-	}
-	if n := b.hook.Counts().Expired; n != 1 {
-		t.Errorf("%d messages counted as expired, want 1", n)
-	}
-	b.restart()
-	pk = b.dial(v5("other")).NextPublish()
-	if left := pk.Properties.MessageExpiryInterval; string(pk.Payload) != "long" || left > 599 || left < 590 {
-		t.Errorf("after a restart: got %s with %d s left", mqtttest.Describe(pk), left)
-	}
+		pk := b.dial(v5("receiver")).NextPublish()
+		if left := pk.Properties.MessageExpiryInterval; string(pk.Payload) != "long" || left > 599 || left < 590 {
+			t.Errorf("got %s with %d s left", mqtttest.Describe(pk), left)
+		}
+		if n := b.hook.Counts().Expired; n != 1 {
+			t.Errorf("%d messages counted as expired, want 1", n)
+		}
+		b.restart()
+		pk = b.dial(v5("other")).NextPublish()
+		if left := pk.Properties.MessageExpiryInterval; string(pk.Payload) != "long" || left > 599 || left < 590 {
+			t.Errorf("after a restart: got %s with %d s left", mqtttest.Describe(pk), left)
+		}
+	})
 }
 
 // Field case 086: a topic alias is a matter of one link.
@@ -599,28 +600,30 @@ func TestEmptyCorrelationData(t *testing.T) {
 // An expiry interval of 0 is not the same as none: who is there gets the message,
 // and for who is away it is not kept.
 func TestExpiryIntervalOfZero(t *testing.T) {
-	b := start(t, setting{})
-	expiries := make(chan time.Duration, 2)
-	stop, err := b.hook.Subscribe(t.Context(), "a", func(e inbox.Entry) {
-		expiries <- time.Duration(e.Envelope.Expiry-e.Envelope.Time) * time.Millisecond
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	receiver := b.dial(v5("receiver"))
-	receiver.Subscribe("a", 2)
-	publisher := b.dial(v5("publisher"))
-	for _, frame := range []string{
-		"\x32\x0C\x00\x01a\x00\x01\x05\x02\x00\x00\x00\x00x",
-		"\x30\x0A\x00\x01a\x05\x02\x00\x00\x00\x00x",
-	} {
-		publisher.SendRaw([]byte(frame))
-		receiver.NextPublish()
-		if e := <-expiries; e <= 0 || e >= time.Second {
-			t.Errorf("it expires after %v, want less than a second", e)
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, setting{Memory: true})
+		expiries := make(chan time.Duration, 2)
+		stop, err := b.hook.Subscribe(t.Context(), "a", func(e inbox.Entry) {
+			expiries <- time.Duration(e.Envelope.Expiry-e.Envelope.Time) * time.Millisecond
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		defer stop()
+		receiver := b.dial(v5("receiver"))
+		receiver.Subscribe("a", 2)
+		publisher := b.dial(v5("publisher"))
+		for _, frame := range []string{
+			"\x32\x0C\x00\x01a\x00\x01\x05\x02\x00\x00\x00\x00x",
+			"\x30\x0A\x00\x01a\x05\x02\x00\x00\x00\x00x",
+		} {
+			publisher.SendRaw([]byte(frame))
+			receiver.NextPublish()
+			if e := <-expiries; e <= 0 || e >= time.Second {
+				t.Errorf("it expires after %v, want less than a second", e)
+			}
+		}
+	})
 }
 
 func sameProperties(got, want packets.Properties) error {

@@ -24,7 +24,7 @@ type Client struct {
 	conn    *Conn
 	options Options
 	lastID  uint16
-	gate    sync.Mutex    // held while the client is frozen; the reader takes it before each packet
+	gate    chan struct{} // full while the client is frozen; the reader passes it before each packet
 	frozen  bool          // the test holds gate
 	arrived chan struct{} // holds one: there is something new in received or ended
 	done    chan struct{} // closed when the reader has returned
@@ -95,6 +95,7 @@ func start(t testing.TB, conn *Conn, o Options) *Client {
 		t:              t,
 		conn:           conn,
 		options:        o,
+		gate:           make(chan struct{}, 1),
 		arrived:        make(chan struct{}, 1),
 		done:           make(chan struct{}),
 	}
@@ -124,8 +125,8 @@ func (c *Client) read() {
 
 // awaitThaw waits while the client is frozen.
 func (c *Client) awaitThaw() {
-	c.gate.Lock()
-	defer c.gate.Unlock() //nolint:gocritic // the lock is the wait
+	c.gate <- struct{}{}
+	<-c.gate
 }
 
 // keep notes what came, or why nothing will come any more, and wakes the test.

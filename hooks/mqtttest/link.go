@@ -83,7 +83,7 @@ func (c *Client) Cut() {
 // does that has fallen asleep: the broker's writes fill the network's buffers.
 func (c *Client) Freeze() {
 	if !c.frozen {
-		c.gate.Lock()
+		c.gate <- struct{}{}
 		c.frozen = true
 	}
 }
@@ -91,7 +91,7 @@ func (c *Client) Freeze() {
 // Thaw reads on after Freeze.
 func (c *Client) Thaw() {
 	if c.frozen {
-		c.gate.Unlock()
+		<-c.gate
 		c.frozen = false
 	}
 }
