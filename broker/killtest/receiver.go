@@ -91,9 +91,10 @@ func (x *receiver) visit(before *conn) (*visit, error) {
 
 // connect opens a link. It returns nil when the run is over.
 func (x *receiver) connect(before *conn) *visit {
+	asked := time.Now()
 	c, ok := x.run.open(x.options())
-	if before != nil {
-		x.run.ledger.LinkEnded(x.id, time.Now(), false)
+	if before != nil { // the broker ends it at some time from then on
+		x.run.ledger.LinkEnded(x.id, asked, false)
 		_ = before.Close() // the broker may have been first
 	}
 	if !ok {

@@ -17,8 +17,8 @@ type wills struct {
 }
 
 const (
-	soon = 2  // seconds: a delay that may pass over the next kill
-	late = 60 // seconds: a delay within which the client is back
+	soon = 2                 // seconds: a delay that may pass over the next kill
+	late = sessionExpiry / 2 // seconds: a delay within which the client is back
 )
 
 func (w *wills) before(t testing.TB, round int) {
