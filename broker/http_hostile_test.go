@@ -220,7 +220,7 @@ func TestHTTPKeepsNoSilentConnection(t *testing.T) {
 func TestHTTPStopCutsOffTheSilent(t *testing.T) {
 	t.Parallel()
 	o := httpOptions()
-	o.StopTimeout = 4 * time.Second // half of which is for what has begun
+	o.StopTimeout = mqtttest.Deadline // the grace for what has begun is over long before
 	f := serveHTTP(t, o)
 	silent, err := dialHTTP(f)
 	if err != nil {
@@ -289,7 +289,7 @@ func TestHTTPRequestsAreBounded(t *testing.T) {
 func TestHTTPSlowBodiesHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	o := httpOptions()
-	o.StopTimeout = 4 * time.Second // half of which is for what has begun
+	o.StopTimeout = mqtttest.Deadline // the grace for what has begun is over long before
 	f := serveHTTP(t, o)
 	for range httpRequests + 1 {
 		conn, err := dialHTTP(f)

@@ -448,7 +448,7 @@ func TestHTTPStopAnswersWhatWasAsked(t *testing.T) {
 func TestHTTPStopIsBounded(t *testing.T) {
 	t.Parallel()
 	o := httpOptions()
-	o.StopTimeout = 4 * time.Second
+	o.StopTimeout = mqtttest.Deadline // the grace for what has begun is over long before
 	held := &heldStore{Store: o.Store, asked: make(chan struct{}), release: make(chan struct{})}
 	o.Store = held
 	f := serveHTTP(t, o)

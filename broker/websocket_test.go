@@ -24,7 +24,7 @@ func dialWebSocket(t *testing.T) (client *websocket.Conn, server net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := listenWebSocket(l, nil, time.Second)
+	w := listenWebSocket(l, nil, mqtttest.Deadline)
 	d := websocket.Dialer{Subprotocols: []string{"mqtt"}}
 	client, response, err := d.Dial("ws://"+l.Addr().String()+"/mqtt", nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func TestWebSocketCloseEndsAccept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := listenWebSocket(l, nil, time.Second)
+	w := listenWebSocket(l, nil, mqtttest.Deadline)
 	accepted := make(chan error)
 	go func() {
 		_, err := w.Accept()
