@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
@@ -88,7 +87,7 @@ func TestCommandsThatFail(t *testing.T) {
 		{"data below a file", []string{"serve", "--listen", "127.0.0.1:0", "--data", file + "/data"}, exitFailed, []string{file, "not a directory"}},
 		{"data in use", []string{"serve", "--listen", "127.0.0.1:0", "--data", other.Data}, exitFailed, []string{other.Data, "used by another process"}},
 		{"nobody is healthy", []string{"health", "--address", freeAddress(t)}, exitFailed, []string{"is not healthy", "connection refused"}},
-		{"health of something else", []string{"health", "--timeout", "100ms", "--address", taken.Addr().String()}, exitFailed, []string{"no CONNACK came"}},
+		{"health of something else", []string{"health", "--timeout", "1s", "--address", taken.Addr().String()}, exitFailed, []string{"no CONNACK came"}},
 		{"more news than groups", []string{"bench", "group", "--groups", "2", "--news", "3"}, exitUsage, []string{"3 of 2 groups"}},
 		{"nobody in a group", []string{"bench", "group", "--members", "10,0"}, exitUsage, []string{"without members"}},
 		{"nobody to publish to", []string{"bench", "ack", "--receivers", "0"}, exitUsage, []string{"at least one receiver"}},
@@ -203,12 +202,8 @@ func TestServeListensAndStopsWhenTold(t *testing.T) {
 	}
 
 	client := mqtttest.Dial(t, b.Address, mqtttest.Options{ClientID: "c", Version: 5, Clean: true})
-	start := time.Now()
-	if code := b.Stop(); code != exitDone {
+	if code := b.Stop(); code != exitDone { // as it would if it had taken longer than it may
 		t.Errorf("exit code %d", code)
-	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("it took %v to stop", took)
 	}
 	if code := client.WaitDisconnect(); code != 0x8B {
 		t.Errorf("DISCONNECT with %#x, want 0x8B", code)
