@@ -261,14 +261,30 @@ func ends(log string, n int) string {
 // test gets it, in whatever process: the UDP port of that number is taken meanwhile.
 func freePort(t testing.TB) string {
 	t.Helper()
+	const many = 12000
 	for range 100 {
-		port := fmt.Sprint(20000 + rand.IntN(12000)) //nolint:gosec // any will do
+		port := fmt.Sprint(firstOutgoing() - 1 - rand.IntN(many)) //nolint:gosec // any will do
 		if claim(t, net.JoinHostPort("127.0.0.1", port)) {
 			return port
 		}
 	}
 	t.Fatal("no free port found")
 	return ""
+}
+
+// firstOutgoing returns the first port that the system gives to outgoing links, which Linux
+// tells. Where that leaves too few below it is the usual one.
+func firstOutgoing() int {
+	const usual, least = 32768, 16000
+	told, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return usual
+	}
+	var first int
+	if _, err := fmt.Sscan(string(told), &first); err != nil || first < least {
+		return usual
+	}
+	return first
 }
 
 // claim takes an address for a broker that this test will start, and reports whether it
