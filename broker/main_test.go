@@ -3,7 +3,7 @@ package broker
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -3,14 +3,13 @@ package brokertest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	brokertest.Main(m, func() error { return goleak.Find() })
+	brokertest.Main(m, func() error { return leaktest.Find() })
 }
 
 func TestKillAndRestartKeepAddressAndData(t *testing.T) {

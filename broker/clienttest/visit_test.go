@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,7 +17,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "the publisher ends:", publishUntilKilled(how))
 		os.Exit(1)
 	}
-	brokertest.Main(m, func() error { return goleak.Find() })
+	brokertest.Main(m, func() error { return leaktest.Find() })
 }
 
 // sessionExpiry outlives every test, in seconds.

@@ -5,9 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 var (
@@ -17,7 +16,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	brokertest.Main(m, func() error { return goleak.Find() })
+	brokertest.Main(m, func() error { return leaktest.Find() })
 }
 
 func TestHostile(t *testing.T) {

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 var (
@@ -23,7 +22,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	brokertest.Main(m, func() error { return goleak.Find() })
+	brokertest.Main(m, func() error { return leaktest.Find() })
 }
 
 // load is the load of every run.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 // children are what the test binary does when a test has started it to kill it: with a
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "the child ends:", err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // killed runs a child, kills it at some moment after some line of its first lines, and

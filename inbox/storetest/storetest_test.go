@@ -3,10 +3,10 @@ package storetest
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestCovers(t *testing.T) {
 	cases := []struct {

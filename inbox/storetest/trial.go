@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 // patience is how long a test waits for anything before it fails. What takes so long on a
@@ -44,7 +45,9 @@ func start(t *testing.T, open func(*testing.T, string) inbox.Store) *trial {
 		if tr.store != nil {
 			tr.closeStore()
 		}
-		goleak.VerifyNone(t, leaks)
+		if err := leaktest.Find(leaks); err != nil {
+			t.Error(err)
+		}
 	})
 	tr.store = open(t, tr.dir)
 	return tr

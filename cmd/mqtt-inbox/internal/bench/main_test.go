@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 // TestMain also is the program that bench starts: called as "stock-broker" it
@@ -23,5 +23,5 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
