@@ -13,8 +13,8 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/pull"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

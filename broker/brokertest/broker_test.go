@@ -5,7 +5,7 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 )
 
 func TestMain(m *testing.M) {

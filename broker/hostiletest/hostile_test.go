@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 )
 
 var (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/broker/brokertest"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 )
 
 var (

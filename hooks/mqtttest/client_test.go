@@ -15,8 +15,8 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/hooks"
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/memory"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

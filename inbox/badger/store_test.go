@@ -10,8 +10,8 @@ import (
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/badger"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 	"github.com/mqtt-inbox/mqtt-inbox/inbox/storetest"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {

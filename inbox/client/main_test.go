@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 )
 
 // children are what the test binary does when a test has started it to kill it: with a

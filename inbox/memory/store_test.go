@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
-	"github.com/mqtt-inbox/mqtt-inbox/internal/leaktest"
+	"github.com/mqtt-inbox/mqtt-inbox/inbox/leaktest"
 )
 
 // patience is how long a test waits for anything before it fails. What takes so long on a
