@@ -91,18 +91,19 @@ func (s *Store) noteDeleted(ids []inbox.Position) {
 	s.blocks.drop(ids, txn.ReadTs())
 }
 
-// lockWithoutDeleted takes the lock when nothing that is ready was deleted. Runs on the
-// goroutine that calls Next.
-func (h *handle) lockWithoutDeleted() error {
+// lockWithoutGone takes the lock when nothing that is ready was deleted or given up. Runs on
+// the goroutine that calls Next.
+func (h *handle) lockWithoutGone() error {
 	for {
 		if err := h.lookForDeleted(); err != nil {
 			return err
 		}
+		h.sift()
 		h.mu.Lock()
-		if h.deletions == h.s.deletions.count.Load() {
+		if h.deletions == h.s.deletions.count.Load() && !h.unsifted {
 			return nil
 		}
-		h.mu.Unlock() // something was deleted meanwhile, or has come that may be
+		h.mu.Unlock() // something is gone meanwhile, or has come that may be
 	}
 }
 

@@ -62,6 +62,7 @@ type handle struct {
 	subscribed   []inbox.Subscription // as it was opened, until somebody has asked or changed that
 	sources      []*source            // the streams it reads; replaced or added to, never changed
 	leavings     []leaving            // what it is not to get; replaced, never changed
+	unsifted     bool                 // some of that may be in ready
 	position     inbox.Position       // everything up to here was returned by Next or is in ready
 	returned     inbox.Position       // the last entry that was returned by Next
 	held         bool                 // Next waits until it is said where it begins
@@ -100,9 +101,8 @@ func (h *handle) take(e inbox.Entry, promised bool) {
 	if uint64(e.Position) <= h.s.deletions.upTo.Load() { // it has been on its way for so long that it may be deleted
 		h.deletions = 0
 	}
+	h.unsifted = h.unsifted || mayDrop(h.leavings, e.Position)
 	switch {
-	case drops(h.leavings, e.Position, e.Envelope.Topic):
-		h.passLocked(e.Position)
 	case promised || h.promised > 0 || h.caughtUp && h.hasRoomLocked(size) && e.Position > h.ackedTo: // before one that was promised everything is in memory
 		h.last, h.position = e.Position, e.Position
 		h.ready = append(h.ready, e)
@@ -217,7 +217,7 @@ func (h *handle) takeReady(max, maxBytes int) (entries []inbox.Entry, behind boo
 	if err := h.usable(); err != nil {
 		return nil, false, err
 	}
-	if err := h.lockWithoutDeleted(); err != nil {
+	if err := h.lockWithoutGone(); err != nil {
 		return nil, false, err
 	}
 	defer h.mu.Unlock()
@@ -300,7 +300,7 @@ func (h *handle) keepPage(p aheadPart, page []inbox.Entry, size int) {
 		h.ready = append(h.ready, page...)
 		h.bytes += size
 		h.position = page[len(page)-1].Position
-		h.dropLeavingsLocked() // a subscription may have been given up meanwhile
+		h.unsifted = len(h.leavings) > 0 // a subscription may have been given up meanwhile
 		return
 	}
 	h.caughtUp = h.last == p.upTo

@@ -80,3 +80,53 @@ func TestLeavingsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// One UNSUBSCRIBE is one step, however many filters it has: the committer looks at what is left
+// once for each that counts, writes the state once, and leaves looking at the messages to who
+// reads them.
+func TestManyAreGivenUpTogether(t *testing.T) {
+	s, err := Open(everythingOptions(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := enter(t, s, "a", nil, sub("+/0", 1), sub("b/#", 1))
+	var filters []string
+	for i := range 2 * mostLeavings {
+		filters = append(filters, fmt.Sprint("a/", i))
+		if _, err := a.Subscribe(t.Context(), sub(filters[i], 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, topic := range []string{"a/0", "a/127", "b/127"} {
+		appendAll(t, s, &inbox.Envelope{Topic: topic, QoS: 1})
+	}
+	h := a.Inbox.(*handle)
+	err = s.do(t.Context(), "unsubscribe", func(g *commitGroup) error {
+		g.unsubscribe(h, filters, func(string) inbox.Spans { return nil })
+		if n := len(g.saved); n != 1 {
+			t.Errorf("%d states are written", n)
+		}
+		if n := len(s.leavings[h.member]); n != mostLeavings {
+			t.Errorf("%d are given up", n)
+		}
+		for _, l := range s.leavings[h.member] {
+			if len(l.others) > 0 {
+				t.Errorf("beside %s there is %v", l.filter, l.others)
+			}
+		}
+		if n := len(h.notTaken()); n != 3 {
+			t.Errorf("%d messages are ready", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := a.Next(t.Context(), 10, 1<<20)
+	if err != nil || len(page) != 2 || page[0].Envelope.Topic != "a/0" || page[1].Envelope.Topic != "b/127" {
+		t.Errorf("%v, %v", page, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

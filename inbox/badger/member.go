@@ -61,17 +61,24 @@ func withoutHandling(sub inbox.Subscription) inbox.Subscription {
 	return sub
 }
 
-// unsubscribe removes one subscription of h's session, and reports whether there
+// unsubscribe removes subscriptions of h's session, and reports for each whether there
 // was one. Some of what was not sent is not given up.
-func (g *commitGroup) unsubscribe(h *handle, filter string, but inbox.Spans) (existed bool) {
-	m := h.member
-	existed = g.leave(m, filter)
-	existed = g.s.index.Unsubscribe(m, filter) || existed
-	if existed {
-		g.giveUpUnread(h, filter, but)
-		g.putSubscription(m, filter)
+func (g *commitGroup) unsubscribe(h *handle, filters []string, but func(string) inbox.Spans) (existed []bool) {
+	var gone []string
+	for _, filter := range filters {
+		left := g.leave(h.member, filter)
+		left = g.s.index.Unsubscribe(h.member, filter) || left
+		if existed = append(existed, left); left {
+			gone = append(gone, filter)
+		}
 	}
-	g.leaveGroup(filter)
+	g.giveUpUnread(h, gone, but)
+	for _, filter := range gone {
+		g.putSubscription(h.member, filter)
+	}
+	for _, filter := range filters {
+		g.leaveGroup(filter)
+	}
 	return existed
 }
 

@@ -118,7 +118,7 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, er
 			return nil, fmt.Errorf("unsubscribe: %w", err)
 		}
 	}
-	return run(ctx, h.s, "unsubscribe", func(g *commitGroup) (existed []bool, err error) {
+	return run(ctx, h.s, "unsubscribe", func(g *commitGroup) ([]bool, error) {
 		if !h.owns() {
 			return nil, inbox.ErrFenced
 		}
@@ -126,9 +126,6 @@ func (h *handle) Unsubscribe(ctx context.Context, filters ...string) ([]bool, er
 		for _, p := range h.gifts {
 			gifts = gifts.Append(inbox.Span{After: p - 1, Through: p})
 		}
-		for _, filter := range filters {
-			existed = append(existed, g.unsubscribe(h, filter, gifts.Union(had[filter])))
-		}
-		return existed, nil
+		return g.unsubscribe(h, filters, func(filter string) inbox.Spans { return gifts.Union(had[filter]) }), nil
 	})
 }
