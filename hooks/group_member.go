@@ -19,7 +19,7 @@ type member struct {
 
 // shared is one message of QoS 1 that a client was sent as a member of a group.
 type shared struct {
-	member   *member // nil for one of its own inbox, from before packet ids were divided
+	member   *member
 	position inbox.Position
 }
 
@@ -89,10 +89,8 @@ func (s *session) endGroups() {
 		back[m] = nil
 	}
 	for id, one := range s.shared {
-		if one.member != nil {
-			back[one.member] = append(back[one.member], one.position)
-			delete(s.shared, id)
-		}
+		back[one.member] = append(back[one.member], one.position)
+		delete(s.shared, id)
 	}
 	clear(s.groups)
 	s.mu.Unlock()
@@ -198,8 +196,7 @@ func (s *session) finishShared(id uint16) bool {
 func (s *session) endShared(id uint16) (one shared, gone, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one = s.shared[id]
-	if one.member == nil {
+	if one, ok = s.shared[id]; !ok {
 		return one, false, false
 	}
 	delete(s.shared, id)
@@ -215,7 +212,7 @@ const groupIDs = inbox.MaxWindow - inbox.MaxPacketID
 // that it has been sent and has not acknowledged counts, and what is already
 // promised.
 func (s *session) groupRoomLocked() int {
-	return min(s.limit-s.window.Len()-s.coming, groupIDs) - len(s.shared)
+	return min(s.limit-s.window.Len()-s.coming, groupIDs-len(s.earlier)) - len(s.shared)
 }
 
 // groupIDLocked returns a packet id that the client's own inbox never has. There
@@ -223,7 +220,8 @@ func (s *session) groupRoomLocked() int {
 func (s *session) groupIDLocked() uint16 {
 	for {
 		s.sharedID = max(s.sharedID+1, inbox.MaxPacketID+1) // which is also what follows 65,535
-		if _, taken := s.shared[s.sharedID]; !taken {
+		_, taken := s.shared[s.sharedID]
+		if _, own := s.earlier[s.sharedID]; !taken && !own {
 			return s.sharedID
 		}
 	}

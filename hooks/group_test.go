@@ -636,20 +636,7 @@ func TestGroupPassesOverIDsOfEarlierVersions(t *testing.T) {
 	b := start(t, setting{Options: hooks.Options{Window: 10}})
 	b.subscribed(v5("c"), "own", 1)
 	b.publish("own", 1, 1)
-	var open inbox.State
-	in, _, err := b.store.Open(t.Context(), "c", inbox.OpenOptions{Expiry: 3600, State: func() inbox.State { return open }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := in.Next(t.Context(), 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open = inbox.State{Sent: page[0].Position, LastID: first, Open: []inbox.Delivery{{Position: page[0].Position, PacketID: first}}}
-	if err := in.Close(t.Context(), inbox.Ending{Expiry: 3600}); err != nil {
-		t.Fatal(err)
-	}
-
+	b.leaveOpen("c", first)
 	c := b.dial(manual(v5("c")))
 	own := c.NextPublish()
 	if own.PacketID != first || !own.FixedHeader.Dup {
@@ -668,4 +655,42 @@ func TestGroupPassesOverIDsOfEarlierVersions(t *testing.T) {
 	c.Ping()
 	c.Cut()
 	b.dial(v5("c")).Silent(20 * time.Millisecond)
+}
+
+// They take room in the window once, as others do: a window of one is enough for one.
+func TestIDsOfEarlierVersionsTakeRoomOnce(t *testing.T) {
+	const first = inbox.MaxPacketID + 1
+	b := start(t, setting{Options: hooks.Options{Window: 1}})
+	b.subscribed(v5("c"), "own", 1)
+	b.publish("own", 1, 2)
+	b.leaveOpen("c", first)
+	c := b.dial(manual(v5("c")))
+	own := c.NextPublish()
+	if own.PacketID != first || !own.FixedHeader.Dup {
+		t.Errorf("got %s, want it again under id %d", mqtttest.Describe(own), first)
+	}
+	c.Silent(20 * time.Millisecond)
+	c.Ack(own)
+	c.Ack(c.NextPublish())
+	c.Subscribe(share, 1)
+	b.publish("a", 1, 1)
+	c.Ack(c.NextPublish())
+}
+
+// leaveOpen has the first message of a receiver be open under a packet id.
+func (b *broker) leaveOpen(r inbox.Receiver, id uint16) {
+	b.t.Helper()
+	var open inbox.State
+	in, _, err := b.store.Open(b.t.Context(), r, inbox.OpenOptions{Expiry: 3600, State: func() inbox.State { return open }})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	page, err := in.Next(b.t.Context(), 1, 1)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	open = inbox.State{Sent: page[0].Position, LastID: id, Open: []inbox.Delivery{{Position: page[0].Position, PacketID: id}}}
+	if err := in.Close(b.t.Context(), inbox.Ending{Expiry: 3600}); err != nil {
+		b.t.Fatal(err)
+	}
 }

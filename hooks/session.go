@@ -34,10 +34,11 @@ type session struct {
 	wake    chan struct{}       // tells the pump that there is room; holds one
 
 	// As a member of groups (group_member.go).
-	groups   map[string]*member // by filter
-	shared   map[uint16]shared  // messages that are open, by packet id
-	sharedID uint16             // the packet id given last to one of them
-	hungry   bool               // a group waits for room
+	groups   map[string]*member  // by filter
+	shared   map[uint16]shared   // messages that are open, by packet id
+	earlier  map[uint16]struct{} // such packet ids of messages of its own inbox, from before they were divided; they are in the window
+	sharedID uint16              // the packet id given last to one of them
+	hungry   bool                // a group waits for room
 
 	// What groups give to its inbox (group_given.go).
 	coming   int                // messages that they have given, or are about to, and the pump has not seen
@@ -104,7 +105,10 @@ func (s *session) owe(state inbox.State) {
 	for _, id := range owed {
 		s.owed[id] = struct{}{}
 		if id > inbox.MaxPacketID {
-			s.shared[id] = shared{} // groups must not use it
+			if s.earlier == nil {
+				s.earlier = map[uint16]struct{}{}
+			}
+			s.earlier[id] = struct{}{} // groups must not use it
 		}
 	}
 }
@@ -287,9 +291,7 @@ func (s *session) finishLocked(id uint16) {
 	}
 	delete(s.exact, id)
 	delete(s.told, id)
-	if id > inbox.MaxPacketID {
-		delete(s.shared, id)
-	}
+	delete(s.earlier, id)
 	s.freedLocked()
 }
 

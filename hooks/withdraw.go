@@ -91,7 +91,7 @@ func (s *session) withdrawLocked(p inbox.Position, id uint16) (held bool) {
 	}
 	if ok {
 		delete(s.exact, id)
-		delete(s.shared, id)
+		delete(s.earlier, id)
 		s.freedLocked()
 	}
 	return false
