@@ -62,6 +62,12 @@ func autopahoOver(scheme string) func(context.Context, visit) error {
 		if _, err := c.Publish(ctx, &paho.Publish{Topic: "left/" + v.client, QoS: 2}); err != nil { // acknowledged after those before
 			return fmt.Errorf("publish at last: %w", err)
 		}
+		if _, err := c.Publish(ctx, &paho.Publish{Topic: request}); err != nil {
+			return fmt.Errorf("ask at last: %w", err)
+		}
+		if err := v.awaitAnswer(ctx); err != nil {
+			return err
+		}
 		return c.Disconnect(ctx)
 	}
 }

@@ -50,10 +50,10 @@ func pahoGo(ctx context.Context, v visit) error {
 	if err := v.stay(ctx); err != nil {
 		return err
 	}
-	if err := await(ctx, c.Publish("left/"+v.client, 2, false, "")); err != nil {
-		return fmt.Errorf("publish at last: %w", err)
+	if err := await(ctx, c.Publish(request, 0, false, "")); err != nil {
+		return fmt.Errorf("ask at last: %w", err)
 	}
-	return nil
+	return v.awaitAnswer(ctx)
 }
 
 // await waits for an operation.

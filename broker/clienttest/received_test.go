@@ -3,6 +3,7 @@ package clienttest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -17,6 +18,11 @@ func (m message) String() string {
 	return fmt.Sprintf("%s (qos %d) %.12q of %d bytes", m.topic, m.qos, m.payload, len(m.payload))
 }
 
+// request is what a library that acknowledges a message when its user has taken it, on a
+// goroutine of its own, asks at last: when the answer has come, it has acknowledged all
+// that came before.
+const request = "$inbox/mode"
+
 // received gathers what comes on a visit, in the order in which the library hands
 // it over. All methods may be called concurrently.
 type received struct {
@@ -24,13 +30,19 @@ type received struct {
 	half   chan struct{} // closed when half of them have come
 	enough chan struct{} // closed when all have
 
+	answered chan struct{} // closed when the answer to a request has come
+	once     sync.Once     // closes it
+
 	mu   sync.Mutex // guards what follows
 	all  []message
 	seen map[message]bool
 }
 
 func expect(n int) *received {
-	r := &received{expect: n, half: make(chan struct{}), enough: make(chan struct{}), seen: map[message]bool{}}
+	r := &received{
+		expect: n, half: make(chan struct{}), enough: make(chan struct{}),
+		answered: make(chan struct{}), seen: map[message]bool{},
+	}
 	if n == 0 {
 		close(r.enough)
 	}
@@ -38,6 +50,10 @@ func expect(n int) *received {
 }
 
 func (r *received) add(m message) {
+	if strings.HasPrefix(m.topic, request) {
+		r.once.Do(func() { close(r.answered) })
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, m)

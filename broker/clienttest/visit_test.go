@@ -104,6 +104,16 @@ func (v visit) stay(ctx context.Context) error {
 	return wait(ctx, v.linger)
 }
 
+// awaitAnswer waits for the answer to what was asked at last.
+func (v visit) awaitAnswer(ctx context.Context) error {
+	select {
+	case <-v.received.answered:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for an answer: %w", ctx.Err())
+	}
+}
+
 // wait lets time pass.
 func wait(ctx context.Context, d time.Duration) error {
 	if d == 0 {
