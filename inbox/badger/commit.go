@@ -125,6 +125,7 @@ type commitGroup struct {
 	written  [][]byte                  // buffers that Badger holds until the commit
 	bodies   []bodyWrite               // written behind the blocks
 	last     []lastWrite               // written behind everything
+	lastOf   map[string]int            // where in last each key is
 	names    map[string]inbox.Position // of the messages in the group that have one
 	matches  []inbox.Match
 	archives []inbox.Match // the histories that have it
@@ -307,6 +308,7 @@ func (g *commitGroup) reset() {
 	clear(g.saved)
 	clear(g.kept)
 	clear(g.last)
+	clear(g.lastOf)
 	clear(g.names)
 	clear(g.bodies)
 	clear(g.acked)

@@ -101,7 +101,7 @@ func (g *commitGroup) separate() error {
 
 // lastWrite is a key that is written behind the messages of the group.
 type lastWrite struct {
-	key, value []byte // without a value the key is deleted
+	key, value []byte // without a value the key is deleted; without a key nothing is written
 	until      int64  // when it may go, Unix ms; 0 for never
 }
 
@@ -127,20 +127,41 @@ func (g *commitGroup) putBody(p inbox.Position, value []byte, until int64) {
 // who sends it again, since nobody told him, has it stored once.
 func (g *commitGroup) putMark(p inbox.Position, key, value []byte, until int64) {
 	mark := lastWrite{key, value, until}
-	g.size += len(key) + len(value)
 	if last := len(g.bodies) - 1; last >= 0 && g.bodies[last].position == p {
+		g.dropLast(key)
 		g.bodies[last].marks = append(g.bodies[last].marks, mark)
+		g.size += len(key) + len(value)
 		return
 	}
-	g.last = append(g.last, mark)
+	g.addLast(mark)
 }
 
 // putLast adds a key that must not be durable before the messages that it
 // vouches for, even if the group takes several transactions: that a will was
 // published, or that a packet id brought its message. A nil value deletes it.
 func (g *commitGroup) putLast(key, value []byte) {
-	g.last = append(g.last, lastWrite{key: key, value: value})
-	g.size += len(key) + len(value)
+	g.addLast(lastWrite{key: key, value: value})
+}
+
+// addLast adds a key that is written behind all bodies, in the place of what was to be
+// written there before.
+func (g *commitGroup) addLast(w lastWrite) {
+	g.dropLast(w.key)
+	if g.lastOf == nil {
+		g.lastOf = map[string]int{}
+	}
+	g.lastOf[string(w.key)] = len(g.last)
+	g.last = append(g.last, w)
+	g.size += len(w.key) + len(w.value)
+}
+
+// dropLast takes a key away from what is written behind all bodies: something newer is
+// written with one of them, and must not be undone.
+func (g *commitGroup) dropLast(key []byte) {
+	if i, ok := g.lastOf[string(key)]; ok {
+		g.last[i] = lastWrite{}
+		delete(g.lastOf, string(key))
+	}
 }
 
 // writeLast writes what putBody, putMark and putLast were given, in that order.
@@ -169,6 +190,9 @@ func (g *commitGroup) writeBody(b *bodyWrite) {
 }
 
 func (g *commitGroup) writeMark(w *lastWrite) {
+	if w.key == nil {
+		return
+	}
 	if w.value == nil {
 		g.remove(w.key)
 		return
