@@ -143,11 +143,9 @@ func (g *commitGroup) joined(m inbox.Member, st *stream) inbox.Position {
 	if g.s.rewind <= 0 || st.past[m] != nil {
 		return since
 	}
-	stored := g.s.db.NewTransaction(false)
-	defer stored.Discard()
-	sub, err := readSubscription(stored, g.s.sessions.at(m).incarnation, st.filter)
+	sub, err := readSubscription(g.txn, g.s.sessions.at(m).incarnation, st.filter)
 	if err != nil || !sub.member {
-		return since // as when it has joined in this group
+		return since // it is joining now, whatever it has been before in this group
 	}
 	return min(since, sub.since)
 }

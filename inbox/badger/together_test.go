@@ -104,3 +104,34 @@ func TestPacketIDIsForgottenAndRecordedInOneGroup(t *testing.T) {
 	}
 	closeSound(t, s, opts.Dir)
 }
+
+// Who leaves a stream, is forgotten there and joins again in one group has joined now, and
+// not when it did the first time.
+func TestStreamIsLeftAndJoinedInOneGroup(t *testing.T) {
+	s, opts := aside(t, func(o *Options) { o.Rewind, o.Pull = time.Hour, []string{"x"} })
+	enter(t, s, "b", nil, sub("x", 1)) // has the stream go on
+	a := enter(t, s, "a", nil, sub("x", 1))
+	h := a.Inbox.(*handle)
+	err := s.do(t.Context(), "leave and join", func(g *commitGroup) error {
+		g.unsubscribe(h, []string{"x"}, nil)
+		g.streamsToSweep()
+		e := &inbox.Envelope{Topic: "x", QoS: 1, Payload: []byte("between")}
+		if _, err := g.append(e, inbox.AppendEnvelope(nil, e)); err != nil {
+			return err
+		}
+		g.subscribe(h, sub("x", 1))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.Open(t.Context(), "a", inbox.OpenOptions{Expiry: inbox.ExpiryNever, State: a.state, From: &inbox.Bound{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Pull(t.Context(), "a", inbox.Query{Max: 10, MaxBytes: 1 << 20})
+	if err != nil || len(page.Entries) != 0 {
+		t.Errorf("%d messages: %v", len(page.Entries), err)
+	}
+	closeSound(t, s, opts.Dir)
+}
