@@ -255,6 +255,20 @@ func (s *Store) hold() (release func()) {
 	return func() { close(free) }
 }
 
+// Hold has held closed when everything is committed and answered that is queued by now. What is
+// queued later is one group, which waits for release.
+func (s *Store) Hold() (held <-chan struct{}, release func()) {
+	answered, free := make(chan struct{}), make(chan struct{})
+	s.later(func(*commitGroup) error { return nil }, func(error) {
+		close(answered)
+		<-free
+	})
+	return answered, func() { close(free) }
+}
+
+// Queued returns how many operations wait for the committer.
+func (s *Store) Queued() int { return s.queued() }
+
 // queued returns how many operations wait for the committer.
 func (s *Store) queued() int {
 	s.queue.mu.Lock()

@@ -64,3 +64,27 @@ func TestContractKeptOverCrashes(t *testing.T) {
 		return crashing{s, t, dir}
 	}, "acknowledge", "held", "mode", "from", "delete", "last", "group", "random")
 }
+
+// gathering is a store that a test tells what is done together, and that is gone through when it
+// has been closed.
+type gathering struct{ verified }
+
+func (s gathering) Tidy() { s.Sweep() }
+
+// What shares a commit comes out as if it had been done one by one.
+func TestContractTogether(t *testing.T) {
+	for name, o := range map[string]badger.Options{"": {}, "streams": {Pull: []string{"#"}}, "both": {StreamFrom: 2}} {
+		t.Run(name, func(t *testing.T) {
+			storetest.RunTogether(t, func(t *testing.T, dir string, k storetest.Keeping) storetest.Gathering {
+				o.Dir, o.History, o.Rewind = dir, k.History, k.Rewind
+				o.Reserve, o.Retention, o.Log = -1, -1, quiet()
+				s, err := badger.OpenSweeping(o, time.Hour)
+				if err != nil {
+					t.Fatalf("open: %v", err)
+				}
+				s.AwaitIndexes(t)
+				return gathering{verified{s, t, dir}}
+			})
+		})
+	}
+}

@@ -114,6 +114,11 @@ func (m *readerModel) leave() {
 func (m *readerModel) arrive(c *client) {
 	m.leave()
 	m.client = c
+	m.begin(len(c.State().Open) > 0)
+}
+
+// begin decides where Next begins, and whether it waits for what is open.
+func (m *readerModel) begin(open bool) {
 	if m.mode == inbox.ModePull {
 		for _, i := range m.items {
 			i.waits = i.waits || i.now == ahead
@@ -121,7 +126,7 @@ func (m *readerModel) arrive(c *client) {
 		return
 	}
 	waiting := slices.ContainsFunc(m.items, func(i *item) bool { return i.waits && !i.acked && !i.deleted })
-	if m.behind = waiting && len(c.State().Open) > 0; !m.behind {
+	if m.behind = waiting && open; !m.behind {
 		m.goBack()
 	}
 }
