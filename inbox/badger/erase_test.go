@@ -152,6 +152,7 @@ func TestErasureOfWhoLosesPatience(t *testing.T) {
 	o := keeping(t.TempDir(), "#")
 	s := c.open(o)
 	sendAs(t, s, 40)
+	s.AwaitIndexes(t) // nobody else commits anything
 	ctx, cancel := context.WithCancel(background)
 	c.then = cancel // with the note
 	if n, err := s.Erase(ctx, "someone"); n != 0 || !errors.Is(err, context.Canceled) {
