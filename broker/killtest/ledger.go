@@ -40,6 +40,7 @@ type sending struct {
 // account is what one receiver has had.
 type account struct {
 	from  []int // by publisher: the first number that must come; -1 for none
+	whole []int // by publisher: no number below can be missing
 	had   [][]delivery
 	next  []int // by publisher: one more than the highest number seen
 	links []link
@@ -290,7 +291,7 @@ func (l *Ledger) account(receiver string) *account {
 	a := l.accounts[receiver]
 	if a == nil {
 		n := len(l.sent)
-		a = &account{from: make([]int, n), had: make([][]delivery, n), next: make([]int, n)}
+		a = &account{from: make([]int, n), whole: make([]int, n), had: make([][]delivery, n), next: make([]int, n)}
 		for i := range a.from {
 			a.from[i] = -1
 		}

@@ -62,7 +62,7 @@ func (l *Ledger) Cleared(receiver string, messages int) {
 func (l *Ledger) HasAll(receiver string, owed [][]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, m := range l.missing(l.account(receiver)) {
+	for m := range l.missing(l.account(receiver)) {
 		if n := owed[m.Publisher]; m.Number < len(n) && n[m.Number] {
 			l.violation("%s: %s was not there when everything was read", receiver, m)
 		}

@@ -161,6 +161,38 @@ func TestLedgerOwesOnlyWhatWasSentAfterTheSubscription(t *testing.T) {
 	}
 }
 
+// What is missing is known again and again, in whatever order things come.
+func TestLedgerLacks(t *testing.T) {
+	s := &script{NewLedger(1, 1), time.Unix(0, 0)}
+	s.link()
+	s.Subscribed("r", 0)
+	look := func(want bool, when string) {
+		t.Helper()
+		if got := s.Lacks("r"); got != want || got != (s.Missing("r") > 0) {
+			t.Errorf("%s: lacks %t, %d missing", when, got, s.Missing("r"))
+		}
+	}
+	look(false, "nothing is sent")
+	s.send(2)
+	look(true, "two are sent")
+	s.get(1)
+	look(true, "the second has come")
+	s.get(0)
+	look(false, "both have come")
+	late, _ := s.Send(0)
+	look(false, "one is not acknowledged")
+	given, _ := s.Send(0)
+	s.GiveUp(given)
+	s.send(1)
+	look(true, "one behind it is acknowledged")
+	s.get(4)
+	look(false, "it has come")
+	s.Acknowledged(late)
+	look(true, "the other is acknowledged now")
+	s.get(late.Number)
+	look(false, "all have come")
+}
+
 func TestLedgerJudgesHistory(t *testing.T) {
 	m := func(numbers ...int) (all []Message) {
 		for _, n := range numbers {

@@ -302,7 +302,7 @@ func (x *puller) release(packetID uint16) error {
 // delivered, or keeps its packet id.
 func (x *puller) drain() {
 	limit := time.Now().Add(x.run.drainDeadline())
-	for x.run.ledger.Missing(x.id) > 0 && time.Now().Before(limit) {
+	for x.run.ledger.Lacks(x.id) && time.Now().Before(limit) {
 		if !x.link("pull", func() error { return x.pages(question{Order: "asc", Limit: 1000}, -1) }) {
 			return
 		}

@@ -2,6 +2,7 @@ package killtest
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func (l *Ledger) Report() Report {
 	r := l.report
 	r.Named = slices.Clone(r.Named)
 	for receiver, a := range l.accounts {
-		for _, m := range l.missing(a) {
+		for m := range l.missing(a) {
 			if r.Lost++; len(r.Named) < 2*shown {
 				r.Named = append(r.Named, fmt.Sprintf("%s: %s is lost", receiver, m))
 			}
@@ -65,25 +66,48 @@ func (l *Ledger) Report() Report {
 }
 
 // Missing returns how many acknowledged messages have not reached a receiver.
-func (l *Ledger) Missing(receiver string) int {
+func (l *Ledger) Missing(receiver string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.missing(l.account(receiver)))
+	for range l.missing(l.account(receiver)) {
+		n++
+	}
+	return n
 }
 
-func (l *Ledger) missing(a *account) []Message {
-	var all []Message
-	for p, from := range a.from {
-		if from < 0 {
-			continue
-		}
-		for n := from; n < len(l.sent[p]); n++ {
-			if l.sent[p][n].acknowledged && !a.cleared(Message{p, n}).maybe && (n >= len(a.had[p]) || a.had[p][n].times == 0) {
-				all = append(all, Message{p, n})
+// Lacks reports whether there are any. All who are being drained ask again and again: it
+// costs what has come since the last time, and not what was ever sent.
+func (l *Ledger) Lacks(receiver string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range l.missing(l.account(receiver)) {
+		return true
+	}
+	return false
+}
+
+// missing goes through the acknowledged messages that have not reached a receiver. With mu held.
+func (l *Ledger) missing(a *account) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		for p, from := range a.from {
+			if from < 0 {
+				continue
+			}
+			a.whole[p] = max(a.whole[p], from)
+			for n := a.whole[p]; n < len(l.sent[p]); n++ {
+				m, s := Message{p, n}, &l.sent[p][n]
+				came := n < len(a.had[p]) && a.had[p][n].times > 0
+				switch {
+				case came, a.cleared(m).maybe, s.settled && !s.acknowledged: // it is not missing, and never will be
+					if n == a.whole[p] {
+						a.whole[p]++
+					}
+				case s.acknowledged && !yield(m):
+					return
+				}
 			}
 		}
 	}
-	return all
 }
 
 func (l *Ledger) violation(format string, args ...any) {

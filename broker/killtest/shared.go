@@ -54,7 +54,7 @@ func (s *shared) finally(testing.TB) {
 	defer s.end()
 	tick := time.NewTicker(redial)
 	defer tick.Stop()
-	for began := time.Now(); s.ledger.Missing(group) > 0 && time.Since(began) < s.drainDeadline(); {
+	for began := time.Now(); s.ledger.Lacks(group) && time.Since(began) < s.drainDeadline(); {
 		<-tick.C
 	}
 }

@@ -110,7 +110,7 @@ func (v *visit) receive(ctx context.Context) error {
 
 // receiveAll takes what comes until nothing is missing.
 func (v *visit) receiveAll(ctx context.Context) error {
-	for v.run.ledger.Missing(v.id) > 0 {
+	for v.run.ledger.Lacks(v.id) {
 		v.leave = time.Now().Add(glance)
 		if err := v.receive(ctx); !errors.Is(err, errLeft) {
 			return err
