@@ -21,8 +21,8 @@ type crashes struct {
 	t         *testing.T
 	dir       string
 	recording atomic.Bool
-	copies    []string // written by the committer
-	then      func()   // called by it; nil for nothing
+	copies    []string                           // written by the committer
+	then      atomic.Pointer[context.CancelFunc] // called by it; nil for nothing
 }
 
 // open opens the store, in which little is done in one commit, and nothing is swept but
@@ -39,8 +39,8 @@ func (c *crashes) open(o badger.Options) *badger.Store {
 }
 
 func (c *crashes) committed() {
-	if c.then != nil {
-		c.then()
+	if then := c.then.Load(); then != nil {
+		(*then)()
 	}
 	for c.recording.Load() {
 		to := filepath.Join(c.t.TempDir(), "crashed")
@@ -154,11 +154,11 @@ func TestErasureOfWhoLosesPatience(t *testing.T) {
 	sendAs(t, s, 40)
 	s.AwaitIndexes(t) // nobody else commits anything
 	ctx, cancel := context.WithCancel(background)
-	c.then = cancel // with the note
+	c.then.Store(&cancel) // with the note
 	if n, err := s.Erase(ctx, "someone"); n != 0 || !errors.Is(err, context.Canceled) {
 		t.Fatalf("%d erased, %v", n, err)
 	}
-	c.then = nil
+	c.then.Store(nil)
 	s.Sweep()
 	if keys := s.Saying(t, "someone"); len(keys) > 0 {
 		t.Errorf("the name stands in %v", keys)
