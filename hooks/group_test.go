@@ -436,6 +436,7 @@ func TestGroupSharesTheWindow(t *testing.T) {
 		c.Subscribe("$share/h/b", qos)
 		c.Subscribe("own", qos)
 		c.Cut()
+		b.awaitAway(c.ID)
 		publisher := b.dial(v5("publisher"))
 		for _, n := range numbers(1, 20) {
 			for _, topic := range []string{"own", "a", "b"} {
@@ -534,6 +535,7 @@ func TestGroupOversize(t *testing.T) {
 		next(l, '2')
 		l.Ping()
 		l.Disconnect()
+		b.awaitAway(l.ID) // or the next one is given to it
 		if n := b.hook.Counts().Oversize; n != 0 {
 			t.Errorf("QoS %d: %d messages dropped, while they may wait", qos, n)
 		}
