@@ -162,7 +162,9 @@ func TestNewConnectionWaitsForOldOne(t *testing.T) {
 func TestTakeoverOfStuckConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, setting{Memory: true, Options: hooks.Options{OutBytes: 8 << 10, Window: 60000}})
-		for _, o := range []mqtttest.Options{v3("x"), v5("x")} {
+		// Nobody sends anything while large messages come: in memory there is no room between
+		// the two ends, and either would wait for the other to read.
+		for _, o := range []mqtttest.Options{v3("old"), v5("modern")} {
 			setup := b.dial(o)
 			setup.Subscribe("a", 1)
 			setup.Subscribe("plain", 0)
