@@ -7,8 +7,8 @@ import (
 )
 
 // cleanIndex has a step delete records of lists of which everything is gone, or some of
-// them, if those are more than what is not; and reports whether there may be more. So a
-// list is looked at about once for each entry that goes.
+// them, if those are more than what is not, or all there are; and reports whether there may
+// be more. So a list is looked at about once for each entry that goes.
 func (s *Store) cleanIndex(txn *badger.Txn, step *indexStep, swept inbox.Position) (more bool, err error) {
 	l := &lists{s: s, txn: txn, incarnation: step.incarnation, fresh: newFresh(0, messageClock{})}
 	defer l.close()
@@ -18,7 +18,7 @@ func (s *Store) cleanIndex(txn *badger.Txn, step *indexStep, swept inbox.Positio
 		return false, l.err
 	}
 	gone, left := all.upTo(swept).minus(first.before).messages, all.between(swept, endless).messages
-	if l.err != nil || gone < mostPostings+left {
+	if l.err != nil || left > 0 && gone < mostPostings+left {
 		return false, l.err
 	}
 	more = step.deleteUpTo(l, swept)
