@@ -113,9 +113,10 @@ func Open(o Options) (*Store, error) {
 	}
 	go s.commitLoop()
 	go s.fanout.loop()
-	go s.sweeper.loop(o.sweepEvery)
-	go s.indexer.loop()
-	if err := s.settle(left); err != nil {
+	err = s.settle(left)
+	go s.sweeper.loop(o.sweepEvery) // reads histories, which stay as they are from now on
+	go s.indexer.loop()             // likewise
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
