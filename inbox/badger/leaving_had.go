@@ -17,9 +17,12 @@ import (
 // had is, for some filters, stretches in which all that they match was had.
 type had map[string]inbox.Spans
 
-// mostHad bounds how many stretches there are for a filter. What is behind them is
-// given up, had or not.
-const mostHad = 1000
+// mostHad bounds how many stretches there are for a filter, and mostHadInAll for all. What is
+// behind them is given up, had or not.
+const (
+	mostHad      = 1000
+	mostHadInAll = mostLeavings * mostHad
+)
 
 // hadBy finds what was had by filters that are about to be given up, and by those that
 // were before: by which of them a message came is not known any more after a start. It
@@ -34,7 +37,7 @@ func (h *handle) hadBy(ctx context.Context, filters []string) (had, error) {
 	for _, l := range left {
 		filters, region = append(filters, l.filter), region.Union(l.of)
 	}
-	all, last := had{}, map[string]inbox.Position{}
+	all, last, inAll := had{}, map[string]inbox.Position{}, 0
 	return all, h.s.view(func(txn *badger.Txn) error {
 		a := h.s.ackedIn(txn, h.incarnation)
 		if a == nil {
@@ -53,8 +56,9 @@ func (h *handle) hadBy(ctx context.Context, filters []string) (had, error) {
 				if !inbox.MatchTopic(filter, e.Envelope.Topic) || last[filter] == e.Position {
 					continue
 				}
-				if wasHad && len(all[filter]) < mostHad {
+				if was := len(all[filter]); wasHad && was < mostHad && inAll < mostHadInAll {
 					all[filter] = all[filter].Append(inbox.Span{After: last[filter], Through: e.Position})
+					inAll += len(all[filter]) - was
 				}
 				last[filter] = e.Position
 			}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -129,4 +130,48 @@ func TestManyAreGivenUpTogether(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// What is remembered of what was had does not grow with the filters of one UNSUBSCRIBE.
+func TestHadIsBounded(t *testing.T) {
+	o := everythingOptions(t.TempDir())
+	o.Rewind = time.Hour
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := enter(t, s, "a", nil, sub("#", 1))
+	var all []*inbox.Envelope
+	for i := range 2 * (mostHad + 1) {
+		all = append(all, &inbox.Envelope{Topic: "1/2/3/4/5/6/7", QoS: 1, Client: []string{"unread", "had"}[i%2], Payload: []byte(fmt.Sprint(i))})
+	}
+	appendAll(t, s, all...)
+	selected := inbox.Acknowledgement{Selection: inbox.Selection{Sender: "had"}}
+	if n, err := s.Acknowledge(t.Context(), "a", selected); err != nil || n != mostHad+1 {
+		t.Fatal(n, err)
+	}
+	var filters []string
+	for set := range 2 * mostLeavings { // of the levels that are wildcards
+		levels := []string{"1", "2", "3", "4", "5", "6", "7"}
+		for i := range levels {
+			if set>>i&1 > 0 {
+				levels[i] = "+"
+			}
+		}
+		filters = append(filters, strings.Join(levels, "/"))
+	}
+	had, err := a.Inbox.(*handle).hadBy(t.Context(), filters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inAll := 0
+	for filter, spans := range had {
+		if inAll += len(spans); len(spans) > mostHad {
+			t.Errorf("%s: %d stretches", filter, len(spans))
+		}
+	}
+	if inAll != mostHadInAll {
+		t.Errorf("%d stretches in all, want %d", inAll, mostHadInAll)
+	}
+	closeSound(t, s, o.Dir)
 }
