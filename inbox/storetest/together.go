@@ -58,7 +58,7 @@ type gathering struct {
 	ends     []func()     // compare what was answered, in the order of queueing
 	stale    []*client    // who are no owners any more
 	numbered []*told      // what was published by the test's own goroutine, likewise
-	tidying  *atomic.Bool // nil before the first
+	tidying  *atomic.Bool // the latest is over; nil before the first
 	erasing  string       // sender who is being erased
 }
 

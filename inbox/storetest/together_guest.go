@@ -17,12 +17,12 @@ type guest struct {
 	opening  int             // how often it was opened in this run
 
 	shares      bool   // is in a group
-	asking      bool   // it is acknowledging, or was in this run
+	asking      bool   // it has acknowledged by asking in this run, or asked for the last messages
 	looking     bool   // it is to subscribe to the last messages with the next commit
-	startsAgain bool   // it is starting again, or was in this run
+	startsAgain bool   // it is starting again, or has in this run
 	undo        func() // takes that back, until it is certain; else nil
-	unsubs      int
-	incarnation int
+	unsubs      int    // what it has unsubscribed from in this session
+	incarnation int    // its sessions so far
 }
 
 // end has the session of a guest end.
