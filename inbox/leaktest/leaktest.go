@@ -1,8 +1,3 @@
-// Package leaktest finds goroutines that tests leave behind.
-//
-// It is goleak with patience: goleak gives goroutines that are about to end less
-// than half a second, which they may wait for the processor alone, or for a disk,
-// where much else is done at the time.
 package leaktest
 
 import (
