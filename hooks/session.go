@@ -36,7 +36,7 @@ type session struct {
 	// As a member of groups (group_member.go).
 	groups   map[string]*member  // by filter
 	shared   map[uint16]shared   // messages that are open, by packet id
-	earlier  map[uint16]struct{} // such packet ids of messages of its own inbox, from before they were divided; they are in the window
+	earlier  map[uint16]struct{} // packet ids of groups that its own inbox has from an earlier version, see owe
 	sharedID uint16              // the packet id given last to one of them
 	hungry   bool                // a group waits for room
 
@@ -93,7 +93,8 @@ func openSession(ctx context.Context, l *link, fresh bool, receiveMaximum uint16
 	return s, nil
 }
 
-// owe notes what an earlier connection has left open.
+// owe notes what an earlier connection has left open. Some of it may have packet ids
+// that are those of groups now, from before ids were divided: these are in the window, too.
 func (s *session) owe(state inbox.State) {
 	owed := slices.Clone(state.Releasing)
 	for _, d := range state.Open {

@@ -249,7 +249,8 @@ func TestSessionExpires(t *testing.T) {
 		for _, restart := range []bool{false, true} {
 			b := start(t, setting{Memory: true, Options: hooks.Options{SessionExpiryV3: 1}})
 			short := mqtttest.Options{ClientID: "short", Version: 5, SessionExpiry: 1}
-			for _, o := range []mqtttest.Options{short, v3("old"), v5("long"), {ClientID: "endless", Version: 5, SessionExpiry: 0xFFFFFFFF}} {
+			endless := mqtttest.Options{ClientID: "endless", Version: 5, SessionExpiry: 0xFFFFFFFF}
+			for _, o := range []mqtttest.Options{short, v3("old"), v5("long"), endless} {
 				b.subscribed(o, "a", 1)
 				c := b.dial(o) // again, within the time
 				if !c.SessionPresent {
@@ -267,8 +268,8 @@ func TestSessionExpires(t *testing.T) {
 			}
 			time.Sleep(time.Second) // that of two sessions is over
 			for o, want := range map[*mqtttest.Options]bool{
-				{ClientID: "short", Version: 5, SessionExpiry: 1}: false, {ClientID: "old"}: false,
-				{ClientID: "long", Version: 5, SessionExpiry: 3600}: true, {ClientID: "endless", Version: 5, SessionExpiry: 0xFFFFFFFF}: true,
+				&short: false, {ClientID: "old"}: false,
+				{ClientID: "long", Version: 5, SessionExpiry: 3600}: true, &endless: true,
 			} {
 				c := b.dial(*o)
 				if c.SessionPresent != want {

@@ -108,8 +108,8 @@ func (h *handle) withoutGiven(st inbox.State) inbox.State {
 // What a group has given to an inbox came by no subscription of its receiver's own, and is
 // not given up with one: the group has it no more, and nobody else would get it.
 
-// noteGift notes that a group has given something since h was opened. Runs on the
-// committer.
+// noteGift notes that a group has given something since h was opened, and forgets
+// what Next has returned since. Runs on the committer.
 func (h *handle) noteGift(p inbox.Position) {
 	h.mu.Lock()
 	returned := h.returned

@@ -45,7 +45,7 @@ type handle struct {
 
 	received map[uint16]bool                   // QoS 2 packet ids recorded; owned by the committer
 	given    map[inbox.Position]struct{}       // see Give; owned by the committer
-	gifts    []inbox.Position                  // given to it since it was opened, and perhaps not returned; ascending, owned by the committer
+	gifts    []inbox.Position                  // see noteGift; ascending, owned by the committer
 	brought  map[inbox.Position]inbox.Position // messages of history, of a session in memory, by their places; owned by the committer
 	attached bool                              // it has had a stream; owned by the committer
 	handed   inbox.Position                    // of the last entry that it is to be handed; owned by the committer

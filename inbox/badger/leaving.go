@@ -55,7 +55,10 @@ func mayDrop(all []leaving, p inbox.Position) bool {
 // that of mostLeavings at most.
 func (g *commitGroup) giveUpUnread(h *handle, filters []string, but func(string) inbox.Spans) {
 	unsent := h.notSent(g.s.sequence)
-	filters = slices.DeleteFunc(slices.Clone(filters), func(f string) bool { _, _, shared := inbox.Shared(f); return shared })
+	filters = slices.DeleteFunc(slices.Clone(filters), func(f string) bool {
+		_, _, shared := inbox.Shared(f)
+		return shared // what groups have is not the session's
+	})
 	if len(filters) == 0 || len(unsent) == 0 || !h.mayHaveUnread() {
 		return
 	}

@@ -143,7 +143,9 @@ func TestHadIsBounded(t *testing.T) {
 	a := enter(t, s, "a", nil, sub("#", 1))
 	var all []*inbox.Envelope
 	for i := range 2 * (mostHad + 1) {
-		all = append(all, &inbox.Envelope{Topic: "1/2/3/4/5/6/7", QoS: 1, Client: []string{"unread", "had"}[i%2], Payload: []byte(fmt.Sprint(i))})
+		e := &inbox.Envelope{Topic: "1/2/3/4/5/6/7", QoS: 1, Client: []string{"unread", "had"}[i%2]}
+		e.Payload = []byte(fmt.Sprint(i))
+		all = append(all, e)
 	}
 	appendAll(t, s, all...)
 	selected := inbox.Acknowledgement{Selection: inbox.Selection{Sender: "had"}}

@@ -2,7 +2,6 @@ package badger
 
 import (
 	"testing"
-	"time"
 
 	"github.com/mqtt-inbox/mqtt-inbox/inbox"
 )
@@ -10,12 +9,7 @@ import (
 // What is asked is answered up to one position, also of an inbox that is in memory: with what
 // the group that looks at it is about to hand over.
 func TestLooksAtWhatIsHandedOver(t *testing.T) {
-	o := everythingOptions(t.TempDir())
-	o.sweepEvery = time.Hour // nobody else queues anything
-	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, o := aside(t, nil)
 	in, _, err := s.Open(t.Context(), "a", inbox.OpenOptions{State: func() inbox.State { return inbox.State{} }})
 	if err == nil {
 		_, err = in.Subscribe(t.Context(), sub("a", 1))
@@ -27,7 +21,8 @@ func TestLooksAtWhatIsHandedOver(t *testing.T) {
 		stored, asked := make(chan error, 1), make(chan struct{})
 		var sum inbox.Summary
 		release := s.hold()
-		go s.Append(t.Context(), &inbox.Envelope{Topic: "a", QoS: 1, Client: "p"}, func(_ inbox.Receipt, err error) { stored <- err })
+		e := &inbox.Envelope{Topic: "a", QoS: 1, Client: "p"}
+		go s.Append(t.Context(), e, func(_ inbox.Receipt, err error) { stored <- err })
 		eventually(t, func() bool { return s.queued() == 1 })
 		go func() {
 			defer close(asked)
@@ -38,14 +33,13 @@ func TestLooksAtWhatIsHandedOver(t *testing.T) {
 		}()
 		eventually(t, func() bool { return s.queued() == 2 })
 		release()
-		if <-asked; <-stored != nil {
+		<-asked
+		if err := <-stored; err != nil {
 			t.Fatal(err)
 		}
 		if sum.Total.Messages != int64(n+1) {
 			t.Errorf("%d messages up to %d, where %d are", sum.Total.Messages, sum.Position, n+1)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	closeSound(t, s, o.Dir)
 }

@@ -62,7 +62,7 @@ func withoutHandling(sub inbox.Subscription) inbox.Subscription {
 }
 
 // unsubscribe removes subscriptions of h's session, and reports for each whether there
-// was one. Some of what was not sent is not given up.
+// was one. But says for each what is not given up with it, though it was not sent.
 func (g *commitGroup) unsubscribe(h *handle, filters []string, but func(string) inbox.Spans) (existed []bool) {
 	var gone []string
 	for _, filter := range filters {

@@ -32,14 +32,14 @@ type sessionRef struct {
 
 // resting is all that a session costs while its receiver is away, beside its
 // name: 40 bytes without a pointer, so that the garbage collector passes over
-// them.
+// them. Of a number that is free it has the next free one, as timer.
 type resting struct {
 	incarnation incarnation
 	ended       int64 // when the last link ended, Unix milliseconds
 	name        span
 	expiry      inbox.Expiry
 	building    uint32 // 1 + index of the session's block in the group being built, 0 if it has none; and pullBit
-	timer       uint32 // when the first of its timers fires, as sessions.tenths says; 0 if it has none. Of a free one: the next free member
+	timer       uint32 // when the first of its timers fires, as sessions.tenths says; 0 if it has none
 	extra       uint32 // number of what else it has; 0 if it has nothing
 }
 

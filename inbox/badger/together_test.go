@@ -34,7 +34,8 @@ func TestWillIsStoredAndPublishedInOneGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, opts := aside(t, nil)
 			for _, r := range []inbox.Receiver{"b", "c"} { // so that it has a body
-				if err := enter(t, s, r, nil, sub("will", 1)).Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
+				receiver := enter(t, s, r, nil, sub("will", 1))
+				if err := receiver.Close(t.Context(), inbox.Ending{Expiry: inbox.ExpiryNever}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -26,7 +26,10 @@ type session struct {
 }
 
 func newSession(r inbox.Receiver) *session {
-	return &session{receiver: r, mode: inbox.ModePush, waits: map[inbox.Position]struct{}{}, given: map[inbox.Position]struct{}{}, received: map[uint16]bool{}}
+	return &session{
+		receiver: r, mode: inbox.ModePush,
+		waits: map[inbox.Position]struct{}{}, given: map[inbox.Position]struct{}{}, received: map[uint16]bool{},
+	}
 }
 
 // takeLocked gives an entry to the session, to keep or live, and reports
