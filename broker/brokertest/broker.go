@@ -202,7 +202,8 @@ func (b *Broker) Verify() {
 		b.t.Errorf("stopping: exit code %d", code)
 	}
 	faults := 0
-	sum, err := badger.Verify(b.t.Context(), badger.Options{Dir: b.Data, Log: slog.New(slog.DiscardHandler)}, func(f badger.Fault) {
+	o := badger.Options{Dir: b.Data, Log: slog.New(slog.DiscardHandler)}
+	sum, err := badger.Verify(b.t.Context(), o, func(f badger.Fault) {
 		if faults++; faults <= 10 {
 			b.t.Error(f)
 		}

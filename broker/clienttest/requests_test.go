@@ -110,7 +110,8 @@ func TestMosquittoAsksItsInbox(t *testing.T) {
 				t.Fatal(err)
 			}
 			sub = append([]string{"-i", "alice", "-c", "-t", "chat/alice", "-C", "1"}, m...)
-			if out, err := m.run(t.Context(), visit{broker: b, qos: 1}, nil, 0, "mosquitto_sub", sub...); err != nil || out != "by itself\n" {
+			out, err := m.run(t.Context(), visit{broker: b, qos: 1}, nil, 0, "mosquitto_sub", sub...)
+			if err != nil || out != "by itself\n" {
 				t.Errorf("in push mode again she got %q: %v", out, err)
 			}
 		})

@@ -83,7 +83,8 @@ func (g generator) request() (topic string, payload []byte) {
 
 // bound is where a page begins or ends.
 func (g generator) bound() string {
-	return g.choose(g.heard.word(g.Rand), g.heard.word(g.Rand), "0", "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "yesterday")
+	heard := func() string { return g.heard.word(g.Rand) }
+	return g.choose(heard(), heard(), "0", "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "yesterday")
 }
 
 // wishes are the user properties of a CONNECT that concern the inbox.

@@ -214,7 +214,8 @@ func (g generator) packet(version byte) packets.Packet {
 			pk.Properties.SubscriptionIdentifier = []int{1 + g.IntN(300)}
 		}
 		if g.one(3) {
-			pk.Properties.User = []packets.UserProperty{{Key: "inbox-last", Val: g.choose("0", "1", "5", "1000", "1001", "-1")}}
+			last := g.choose("0", "1", "5", "1000", "1001", "-1")
+			pk.Properties.User = []packets.UserProperty{{Key: "inbox-last", Val: last}}
 		}
 	default:
 		if g.fault() {

@@ -11,7 +11,7 @@ import (
 	"github.com/mqtt-inbox/mqtt-inbox/hooks/mqtttest"
 )
 
-// asker asks by $inbox/ over one link, one request at a time.
+// asker asks by $inbox/ over one link, one request at a time. It belongs to one goroutine.
 type asker struct {
 	run   *run
 	conn  *conn
@@ -85,7 +85,10 @@ func (a *asker) askOnce(operation string, q question, answer any) error {
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	request := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish}, TopicName: "$inbox/" + operation, Payload: payload}
+	request := packets.Packet{
+		FixedHeader: packets.FixedHeader{Type: packets.Publish},
+		TopicName:   "$inbox/" + operation, Payload: payload,
+	}
 	a.asked = time.Now()
 	if err := a.conn.Write(request); err != nil {
 		return err

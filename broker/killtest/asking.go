@@ -23,8 +23,9 @@ func (s *asking) before(t testing.TB, round int) {
 	}
 	over, end := context.WithCancel(s.life)
 	s.end = end
-	s.start(over, t, &puller{run: s.run, id: "puller", drawn: rand.New(rand.NewPCG(s.Seed, 2000))})                //nolint:gosec // to repeat it
-	s.start(over, t, &puller{run: s.run, id: "clearer", drawn: rand.New(rand.NewPCG(s.Seed, 3000)), clears: true}) //nolint:gosec // likewise
+	drawn := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(s.Seed, n)) } //nolint:gosec // to repeat it
+	s.start(over, t, &puller{run: s.run, id: "puller", drawn: drawn(2000)})
+	s.start(over, t, &puller{run: s.run, id: "clearer", drawn: drawn(3000), clears: true})
 }
 
 // start has a puller subscribe, and come and go until its visits are over.

@@ -41,10 +41,12 @@
 // again, what a subscription that was given up takes with it, and a message that its sender
 // has deleted (past.go), and that a sender was erased (erased.go).
 //
+// Behind all that, what is stored is verified: nothing is missing in it, and nothing left.
+//
 // The tests of the package are the short run of every `go test`, half of it with
-// references for each receiver and half with a stream for each filter and history; the flags
-// -kills, -seed, -qos, -pause, -group-from and -broker make it longer, keep it to one
-// way of storing, or turn it to another broker:
+// references for each receiver, at QoS 2 with rewinding, and half with a stream for each
+// filter and history; the flags -kills, -seed, -qos, -pause, -group-from and -broker make
+// it longer, keep it to one way of storing, or turn it to another broker:
 //
 //	go test ./broker/killtest -run Kill -kills 100 -qos 2 -pause 20ms -v -timeout 30m
 //	go test ./broker/killtest -run Kill -kills 100 -group-from 2 -v -timeout 30m

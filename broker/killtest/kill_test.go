@@ -58,13 +58,15 @@ func storings(qos byte) []storing {
 	case *command != "":
 		return []storing{{name: "another broker"}}
 	case *from != 0:
-		return []storing{{fmt.Sprintf("group-from %d, history", *from), []string{fmt.Sprintf("--group-stream-from=%d", *from), "--history=#"}, true, false}}
+		args := []string{fmt.Sprintf("--group-stream-from=%d", *from), "--history=#"}
+		return []storing{{name: fmt.Sprintf("group-from %d, history", *from), args: args, history: true}}
 	}
 	references := storing{name: "references"}
 	if qos == 2 { // at QoS 1 what was acknowledged is swept
 		references = storing{name: "references and rewind", args: []string{"--rewind=1h"}, rewind: true}
 	}
-	return []storing{references, {"streams and history", []string{"--group-pull=#", "--history=#"}, true, false}}
+	streams := storing{name: "streams and history", args: []string{"--group-pull=#", "--history=#"}, history: true}
+	return []storing{references, streams}
 }
 
 func TestKillLosesNothing(t *testing.T) {

@@ -12,6 +12,7 @@ func TestLedgerJudgesAsking(t *testing.T) {
 	deliver := func(s *script) { s.Delivered("r", "id", one) }
 	puback := func(s *script) { s.ConfirmedID("r", "id", s.now) }
 	read := func(s *script) { s.Read("r", []string{"id"}) }
+	readOther := func(s *script) { s.Read("r", []string{"other"}) }
 	next := func(s *script) { s.cut(); s.link() }
 	wait := func(s *script) { s.pass(Tail + 1) }
 	tests := []struct {
@@ -25,7 +26,7 @@ func TestLedgerJudgesAsking(t *testing.T) {
 		{"acknowledged and pulled on the next link", []func(s *script){pull, read, next, pull}, true},
 		{"acknowledged while it is on its way", []func(s *script){pull, read, deliver}, false},
 		{"acknowledged and delivered on the next link", []func(s *script){pull, read, next, deliver}, true},
-		{"acknowledged by another copy", []func(s *script){pull, func(s *script) { s.Read("r", []string{"other"}) }, pull}, false},
+		{"acknowledged by another copy", []func(s *script){pull, readOther, pull}, false},
 		{"PUBACK and pulled", []func(s *script){deliver, puback, func(s *script) { s.pass(1) }, pull}, true},
 		{"PUBACK and pulled on the next link", []func(s *script){deliver, puback, next, pull}, false},
 		{"PUBACK long before the break, and pulled", []func(s *script){deliver, puback, wait, next, pull}, true},
@@ -57,6 +58,8 @@ func TestLedgerJudgesAsking(t *testing.T) {
 func TestLedgerJudgesClearing(t *testing.T) {
 	sends := func(s *script) { s.send(1) }
 	begins := func(s *script) { s.Send(0) } // and is not acknowledged yet
+	acknowledged := func(s *script) { s.Acknowledged(Message{0, 0}) }
+	hasAll := func(s *script) { s.HasAll("r", s.Owed()) }
 	clears := func(s *script) { s.Clears("r", []int{0}) }
 	answer := func(s *script) { s.Cleared("r", 0) }
 	pull := func(n int) func(*script) {
@@ -82,13 +85,13 @@ func TestLedgerJudgesClearing(t *testing.T) {
 		{"delivered on the next link", []func(s *script){sends, clears, answer, next, deliver(0)}, 0, 1},
 		{"sent meanwhile", []func(s *script){clears, sends, answer}, 0, 0},
 		{"sent meanwhile, and there", []func(s *script){clears, sends, answer, pull(0)}, 0, 0},
-		{"under way before", []func(s *script){begins, clears, func(s *script) { s.Acknowledged(Message{0, 0}) }, answer, pull(0)}, 0, 0},
-		{"under way all the time", []func(s *script){begins, clears, answer, func(s *script) { s.Acknowledged(Message{0, 0}) }}, 0, 0},
+		{"under way before", []func(s *script){begins, clears, acknowledged, answer, pull(0)}, 0, 0},
+		{"under way all the time", []func(s *script){begins, clears, answer, acknowledged}, 0, 0},
 		{"sent then", []func(s *script){sends, clears, answer, sends}, 1, 0},
 		{"sent then, and there", []func(s *script){sends, clears, answer, sends, pull(1)}, 0, 0},
 		{"sent when it was not answered, on the next link", []func(s *script){clears, next, sends}, 1, 0},
 		{"twice", []func(s *script){sends, clears, answer, sends, clears, answer, next, pull(0), deliver(1)}, 0, 2},
-		{"missing in between", []func(s *script){clears, answer, sends, func(s *script) { s.HasAll("r", s.Owed()) }, clears, answer}, 0, 1},
+		{"missing in between", []func(s *script){clears, answer, sends, hasAll, clears, answer}, 0, 1},
 		{"sent while it was read", []func(s *script){func(s *script) {
 			owed := s.Owed()
 			s.send(1)

@@ -26,7 +26,10 @@ func newPublisher(r *run, index int) *publisher {
 	draw := rand.New(rand.NewPCG(r.Seed, uint64(index)+1)) //nolint:gosec // to repeat it
 	return &publisher{
 		flights: flights{run: r, publisher: index, padding: strings.Repeat("x", 16+draw.IntN(500))},
-		options: mqtttest.Options{ClientID: publisherID(index), Version: 4 + byte(index/2%2), SessionExpiry: sessionExpiry, KeepAlive: keepAlive}, //nolint:gosec // 4 or 5
+		options: mqtttest.Options{
+			ClientID: publisherID(index), Version: 4 + byte(index/2%2), //nolint:gosec // 4 or 5
+			SessionExpiry: sessionExpiry, KeepAlive: keepAlive,
+		},
 		insists: r.QoS == 2 || index%2 == 0,
 	}
 }

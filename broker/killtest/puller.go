@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -27,12 +25,6 @@ type puller struct {
 	open   []delivered // on this link, and not acknowledged
 
 	unfinished map[uint16]string // QoS 2: ids of messages that were received and not yet released
-}
-
-// delivered is a message that was delivered.
-type delivered struct {
-	packetID uint16
-	id       string
 }
 
 func (x *puller) options(mode string) mqtttest.Options {
@@ -204,97 +196,6 @@ func (x *puller) clear() error {
 	}
 	x.run.ledger.Cleared(x.id, answer.Acknowledged)
 	x.run.trigger.passed(asked)
-	return nil
-}
-
-// listen takes what is delivered for a time.
-func (x *puller) listen(d time.Duration) error {
-	for until := time.Now().Add(d); time.Now().Before(until); {
-		pk, err := x.conn.ReadWithin(time.Until(until))
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
-		if err == nil {
-			err = x.take(pk)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// take takes a delivery, and acknowledges it, or leaves it to be pulled, or acknowledges
-// an earlier one.
-func (x *puller) take(pk packets.Packet) error {
-	switch pk.FixedHeader.Type {
-	case packets.Publish:
-		if !x.receive(pk) {
-			return nil
-		}
-	case packets.Pubrel:
-		return x.release(pk.PacketID)
-	default:
-		return x.run.unasked(x.id, x.conn, pk)
-	}
-	return x.confirm(false)
-}
-
-// confirm acknowledges what was delivered: all of it, or as much as is drawn.
-func (x *puller) confirm(all bool) error {
-	kind := byte(packets.Puback)
-	if x.run.QoS == 2 {
-		kind = packets.Pubrec
-	}
-	for len(x.open) > 0 && (all || x.drawn.IntN(4) > 0) {
-		d := x.open[0]
-		x.open = x.open[1:]
-		if err := x.conn.Write(packets.Packet{FixedHeader: packets.FixedHeader{Type: kind}, PacketID: d.packetID}); err != nil {
-			return err
-		}
-		if kind == packets.Puback {
-			x.run.ledger.ConfirmedID(x.id, d.id, time.Now())
-		}
-	}
-	return nil
-}
-
-// receive accounts for a delivery, unless it was seen before, and reports whether it is as
-// it should be.
-func (x *puller) receive(pk packets.Packet) bool {
-	m, err := parse(pk.Payload)
-	i := slices.IndexFunc(pk.Properties.User, func(p packets.UserProperty) bool { return p.Key == "inbox-id" })
-	if err != nil || i < 0 || pk.FixedHeader.Qos != x.run.QoS {
-		x.run.ledger.Violate("%s: got %s: %v", x.id, mqtttest.Describe(pk), err)
-		return false
-	}
-	id := pk.Properties.User[i].Val
-	known, seen := x.unfinished[pk.PacketID]
-	switch {
-	case seen && known != id:
-		x.run.ledger.Violate("%s: packet id %d of %s was given to %s", x.id, pk.PacketID, known, id)
-	case !seen:
-		x.run.ledger.Delivered(x.id, id, m)
-	}
-	if x.run.QoS == 2 {
-		x.unfinished[pk.PacketID] = id
-	}
-	x.open = append(x.open, delivered{pk.PacketID, id})
-	return true
-}
-
-// release completes a QoS 2 message, which may have been acknowledged by a request before
-// PUBREC was sent.
-func (x *puller) release(packetID uint16) error {
-	id, ok := x.unfinished[packetID]
-	delete(x.unfinished, packetID)
-	x.open = slices.DeleteFunc(x.open, func(d delivered) bool { return d.packetID == packetID })
-	if err := x.conn.Write(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pubcomp}, PacketID: packetID}); err != nil {
-		return err
-	}
-	if ok {
-		x.run.ledger.ConfirmedID(x.id, id, time.Now())
-	}
 	return nil
 }
 

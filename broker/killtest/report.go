@@ -33,8 +33,10 @@ type Report struct {
 
 // String is the report in one line.
 func (r Report) String() string {
-	return fmt.Sprintf("%d sent, %d acknowledged, %d given up, %d deliveries, %d pulled, %d from history, %d cleared; repeats: %d resent, %d unacknowledged, %d in the tail; %d lost, %d violations",
-		r.Sent, r.Acknowledged, r.GivenUp, r.Deliveries, r.Pulled, r.Archived, r.Cleared, r.Resent, r.Unacknowledged, r.Tail, r.Lost, r.Violations)
+	return fmt.Sprintf("%d sent, %d acknowledged, %d given up, %d deliveries, %d pulled, %d from history, %d cleared; "+
+		"repeats: %d resent, %d unacknowledged, %d in the tail; %d lost, %d violations",
+		r.Sent, r.Acknowledged, r.GivenUp, r.Deliveries, r.Pulled, r.Archived, r.Cleared,
+		r.Resent, r.Unacknowledged, r.Tail, r.Lost, r.Violations)
 }
 
 // Check fails the test if a promise was broken or nothing was tried.

@@ -23,7 +23,9 @@ const (
 )
 
 // reach is how often an event may pass before the broker is ended.
-var reach = map[event]int{flush: 60, puback: 3000, pubrec: 3000, connack: 8, suback: 1, replay: 400, confirm: 3000, asked: 60}
+var reach = map[event]int{
+	flush: 60, puback: 3000, pubrec: 3000, connack: 8, suback: 1, replay: 400, confirm: 3000, asked: 60,
+}
 
 // choose draws the moment of a round, each kind as often as the others.
 func choose(r *rand.Rand, qos byte, asks bool) (event, int) {

@@ -48,7 +48,8 @@ func gather(c *mqtttest.Client, n int) []packets.Packet {
 func (r *run) get(t testing.TB, id string, want []string) {
 	t.Helper()
 	c := mqtttest.Dial(t, r.Address, mqtttest.Options{
-		ClientID: id, Version: 5, SessionExpiry: sessionExpiry, UserProperties: []packets.UserProperty{{Key: "inbox-mode", Val: "push"}},
+		ClientID: id, Version: 5, SessionExpiry: sessionExpiry,
+		UserProperties: []packets.UserProperty{{Key: "inbox-mode", Val: "push"}},
 	})
 	var got []string
 	for {

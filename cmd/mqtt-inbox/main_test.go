@@ -202,7 +202,7 @@ func TestServeListensAndStopsWhenTold(t *testing.T) {
 	}
 
 	client := mqtttest.Dial(t, b.Address, mqtttest.Options{ClientID: "c", Version: 5, Clean: true})
-	if code := b.Stop(); code != exitDone { // as it would if it had taken longer than it may
+	if code := b.Stop(); code != exitDone { // it has another if it takes longer than it may
 		t.Errorf("exit code %d", code)
 	}
 	if code := client.WaitDisconnect(); code != 0x8B {
