@@ -84,7 +84,9 @@ func (g *commitGroup) keepHad(h *handle, had had) {
 			rest = append(rest, l)
 		}
 	}
-	g.s.leavings[h.member] = rest
+	if g.s.leavings[h.member] = rest; len(rest) == 0 {
+		delete(g.s.leavings, h.member)
+	}
 	h.setLeavings(rest)
 	for _, l := range all {
 		if len(had[l.filter]) > 0 {
