@@ -631,24 +631,31 @@ func TestGroupWrongAcks(t *testing.T) {
 	}
 }
 
+// dialOfEarlierVersion connects a client that has some messages of its own, the first of them
+// open under a packet id that is for groups now, and comes again.
+func dialOfEarlierVersion(t *testing.T, window, messages int) (b *broker, c *mqtttest.Client, own packets.Packet) {
+	t.Helper()
+	const first = inbox.MaxPacketID + 1
+	b = start(t, setting{Options: hooks.Options{Window: window}})
+	b.subscribed(v5("c"), "own", 1)
+	b.publish("own", 1, messages)
+	b.leaveOpen("c", first)
+	c = b.dial(manual(v5("c")))
+	if own = c.NextPublish(); own.PacketID != first || !own.FixedHeader.Dup {
+		t.Errorf("got %s, want it again under id %d", mqtttest.Describe(own), first)
+	}
+	return b, c, own
+}
+
 // A session of an earlier version may have messages of its own open under packet
 // ids that are for groups now. They are finished first.
 func TestGroupPassesOverIDsOfEarlierVersions(t *testing.T) {
-	const first = inbox.MaxPacketID + 1
-	b := start(t, setting{Options: hooks.Options{Window: 10}})
-	b.subscribed(v5("c"), "own", 1)
-	b.publish("own", 1, 1)
-	b.leaveOpen("c", first)
-	c := b.dial(manual(v5("c")))
-	own := c.NextPublish()
-	if own.PacketID != first || !own.FixedHeader.Dup {
-		t.Errorf("got %s, want it again under id %d", mqtttest.Describe(own), first)
-	}
+	b, c, own := dialOfEarlierVersion(t, 10, 1)
 	c.Subscribe(share, 1)
 	b.publish("a", 1, 20_000) // each of these ids is used, but for that one
 	for range 20_000 {
 		pk := c.NextPublish()
-		if pk.PacketID == first {
+		if pk.PacketID == own.PacketID {
 			t.Fatalf("got %s, whose id is open", mqtttest.Describe(pk))
 		}
 		c.Ack(pk)
@@ -661,16 +668,7 @@ func TestGroupPassesOverIDsOfEarlierVersions(t *testing.T) {
 
 // They take room in the window once, as others do: a window of one is enough for one.
 func TestIDsOfEarlierVersionsTakeRoomOnce(t *testing.T) {
-	const first = inbox.MaxPacketID + 1
-	b := start(t, setting{Options: hooks.Options{Window: 1}})
-	b.subscribed(v5("c"), "own", 1)
-	b.publish("own", 1, 2)
-	b.leaveOpen("c", first)
-	c := b.dial(manual(v5("c")))
-	own := c.NextPublish()
-	if own.PacketID != first || !own.FixedHeader.Dup {
-		t.Errorf("got %s, want it again under id %d", mqtttest.Describe(own), first)
-	}
+	b, c, own := dialOfEarlierVersion(t, 1, 2)
 	c.Silent(20 * time.Millisecond)
 	c.Ack(own)
 	c.Ack(c.NextPublish())
