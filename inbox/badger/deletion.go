@@ -95,15 +95,19 @@ func (s *Store) noteDeleted(ids []inbox.Position) {
 // the goroutine that calls Next.
 func (h *handle) lockWithoutGone() error {
 	for {
+		h.mu.Lock()
+		deleted := h.deletions != h.s.deletions.count.Load()
+		if !deleted && !h.unsifted {
+			return nil
+		}
+		h.mu.Unlock() // to look without it; something may go, or come, meanwhile
+		h.sift()
+		if !deleted {
+			continue
+		}
 		if err := h.lookForDeleted(); err != nil {
 			return err
 		}
-		h.sift()
-		h.mu.Lock()
-		if h.deletions == h.s.deletions.count.Load() && !h.unsifted {
-			return nil
-		}
-		h.mu.Unlock() // something is gone meanwhile, or has come that may be
 	}
 }
 
